@@ -254,7 +254,7 @@ def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) ->
 
 
 def _tidy(pulls: Pulls) -> None:
-    """Loop body: release what answers held that were dropped without being closed, and let the allocators return the
+    """Loop body: release the slots of answers that were dropped without being closed, and let the allocators return
     memory that pulls have released to the system."""
     pulls.dropped.release()
     if pulls.memory.fallen():
@@ -269,7 +269,8 @@ def _points(settings: ApiSettings, objects: ObjectStore, cache: GroupCache, pull
 
 
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:
-    """The rate limits of all tenants: a tenant's own, or else the platform's defaults."""
+    """Build the object that enforces the rate limits of tenants: a tenant's own limits, or else the platform's
+    defaults."""
     defaults = EnforcedLimits(**settings.limits.model_dump())
 
     def limits_of(tenant: tuple[str, str]) -> EnforcedLimits:

@@ -1,4 +1,4 @@
-"""Metrics of the API server. Tenant names are not labels: there may be many, and they are not public."""
+"""The metrics of the API server. Tenant names are not labels: there may be many, and they are not public."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tistream.service.settings import ServiceSettings, settings_config
 
 
 class OidcSettings(BaseModel):
-    """The issuer whose JSON Web Tokens are accepted, beside our own tokens."""
+    """The OpenID Connect issuer whose JSON Web Tokens are accepted, beside TiStream's own tokens."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,7 +44,7 @@ class OidcSettings(BaseModel):
 
 
 class LimitSettings(BaseModel):
-    """Limits of each tenant at each API server. A tenant's own limits replace them."""
+    """The default limits of each tenant at each API server. A tenant's own limits replace them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

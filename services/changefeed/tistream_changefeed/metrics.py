@@ -1,4 +1,4 @@
-"""Metrics of the changefeed service."""
+"""The metrics of the changefeed service."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class FeedPipeline:
         return self.filter.read
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
-        """Implement Pipeline.scan: a scan that decodes what the feed needs."""
+        """Implement Pipeline.scan: decode only the columns that the feed needs."""
         return Scan(
             source,
             scope,
@@ -273,7 +273,7 @@ def _in_order(parts: Sequence[_Part], versions: Sequence[TableVersion]) -> Outgo
 
 
 def _concatenated(keys: Sequence[pa.Array | None], parts: Sequence[_Part]) -> pa.Array:
-    """The keys of several batches as one array. In avro a batch of a table without a primary key has no keys, and gets
+    """Concatenate the keys of several batches. In avro a batch of a table without a primary key has no keys, and gets
     nulls."""
     kind = pa.large_binary()
     return pa.concat_arrays(

@@ -21,7 +21,8 @@ LABELS = ("cluster", "tenant", "feed", "shard")
 
 @dataclass(slots=True)
 class ShardTally:
-    """Counters of a holder since it began. One thread writes them; another one may read them at any time."""
+    """Counts what a holder has done since it began. One thread writes the counters; others may read them at any
+    time."""
 
     transactions: int = 0  # acknowledged
     messages: int = 0  # in them

@@ -8,7 +8,7 @@ from tistream.service.settings import ServiceSettings, settings_config
 
 
 class CollectSettings(BaseModel):
-    """When change files that no recovery can need are deleted."""
+    """When change files that no task needs any more are deleted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Metrics of the meta server."""
+"""The metrics of the meta server."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class MetaMetrics:
         self.territories.labels("no").set(tally[False])
 
     def count_stores(self, stores: Collection[Store]) -> None:
-        """Set the gauge of stores."""
+        """Set the gauges that count stores."""
         there = [store for store in stores if store.retired_ts is None]
         read = sum(store.dispatcher_node is not None for store in there)
         self.stores.labels("yes").set(read)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
+    """Start the sorter, and serve until SIGTERM."""
     settings = begin(SorterSettings)
     session = _started(settings)
     from tistream.service.http.serve import serve

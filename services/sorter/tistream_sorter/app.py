@@ -125,7 +125,7 @@ class ProcessEnvironment:
 
 
 class _Running:
-    """The state that the background loops of the process share."""
+    """What the background loops of the process share."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class _Running:
         return [hold for task in self.node.tasks() for hold in task.status(wall_ms, monotonic_ms).holds]
 
     def loops(self, metrics: LoopMetrics) -> list[Loop]:
-        """The background loops, not started yet."""
+        """Build the background loops, without starting them."""
         interval = self._settings.tick.interval_ms
         tick = Loop("tick", self._tick, interval_ms=interval, backoff_max_ms=1_000, metrics=metrics)
         self.node.wake = tick.wake

@@ -1,4 +1,4 @@
-"""All metrics of the sorter. Tenants are never labels."""
+"""All metrics of the sorter. No metric has the tenant as a label."""
 
 from __future__ import annotations
 

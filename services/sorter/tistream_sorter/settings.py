@@ -56,7 +56,7 @@ class TickSettings(BaseModel):
 
 
 class CollectSettings(BaseModel):
-    """Garbage collection of objects."""
+    """When garbage objects are deleted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -67,7 +67,7 @@ class CollectSettings(BaseModel):
 
 
 class CompactSettings(BaseModel):
-    """Compaction of small segments."""
+    """When small segments are merged (compaction)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -91,7 +91,7 @@ class CompactSettings(BaseModel):
 
 
 class IndexSettings(BaseModel):
-    """The version index: every version of every key, sorted by key."""
+    """When the runs of the version index, which has every version of every key in key order, are made and merged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -106,7 +106,7 @@ class IndexSettings(BaseModel):
 
 
 class SorterSettings(ServiceSettings):
-    """`TISTREAM_SORTER__TICK__INTERVAL_MS=50` sets `tick.interval_ms`."""
+    """Settings of the sorter. For example, `TISTREAM_SORTER__TICK__INTERVAL_MS=50` sets `tick.interval_ms`."""
 
     model_config = settings_config("SORTER")
 

@@ -105,8 +105,8 @@ class Gate:
         self._callers, self._limits, self._turns, self._machine = callers, limits, turns, machine
 
     async def check(self, request: Request) -> AsyncIterator[None]:
-        """Authenticate and authorize the request, record its caller in its state, apply the rate limit, and wait for
-        its turn. Raises Unauthenticated, Forbidden, TooManyRequests."""
+        """Authenticate and authorize the request, record its caller in its state, apply the rate limit, and wait until
+        it may use a thread. Raises Unauthenticated, Forbidden, TooManyRequests."""
         access = Access.of(request.scope["route"])
         caller = self._caller(request)
         request.state.caller = caller

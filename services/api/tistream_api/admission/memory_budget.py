@@ -74,7 +74,7 @@ class Memory:
             raise
 
     def end(self, who: Hashable, amount: int) -> None:
-        """Release a share."""
+        """Release `amount` bytes of the tenant `who`."""
         with self._lock:
             self._of[who] -= amount
             if not self._of[who]:
@@ -132,7 +132,7 @@ class MemoryShare:
         self._has = self._over = False
 
     def take(self) -> None:
-        """Wait for the memory share. Idempotent. Raises TooManyRequests."""
+        """Wait for a share of the memory budget, unless the pull has it. Raises TooManyRequests."""
         if self._has:
             return
         self._memory.begin(self._who, self._amount, self._alive)
@@ -143,15 +143,14 @@ class MemoryShare:
             self.give()
 
     def give(self) -> None:
-        """Release the memory share; `take` may reserve it again. Idempotent."""
+        """Release the share; `take` may reserve it again. Idempotent."""
         with self._lock:
             had, self._has = self._has, False
         if had:
             self._memory.end(self._who, self._amount)
 
     def close(self) -> None:
-        """Release the memory share for good. If another thread is inside `take`, that call releases its share at
-        once."""
+        """Release the share for good. If another thread is inside `take`, that call releases its share at once."""
         with self._lock:
             self._over = True
         self.give()

@@ -26,8 +26,8 @@ class _Buckets:
 
 @dataclass(slots=True)
 class TenantLimits:
-    """The rate limits of all tenants at this server. Thread-safe. `limits_of` returns a tenant's limits; `pulls_max` is
-    the limit of pulls of the whole server."""
+    """Enforces the rate limits of all tenants at this server. Thread-safe. `limits_of` returns a tenant's limits;
+    `pulls_max` is the limit of pulls of the whole server."""
 
     clock: Clock
     limits_of: Callable[[Tenant], EnforcedLimits]
@@ -37,7 +37,7 @@ class TenantLimits:
     _lock: Lock = field(default_factory=new_lock)
 
     def request(self, tenant: Tenant) -> None:
-        """Count a request. Raises TooManyRequests."""
+        """Count a request. Raises TooManyRequests if the tenant has reached its limit."""
         limits = self.limits_of(tenant)
         with self._lock:
             now_ms = self.clock.monotonic_ms()
@@ -45,7 +45,7 @@ class TenantLimits:
         _refuse("requests", wait_s)
 
     def notification(self, tenant: Tenant) -> None:
-        """Count the announcement of a change file. Raises TooManyRequests."""
+        """Count the announcement of a change file. Raises TooManyRequests if the tenant has reached its limit."""
         limits = self.limits_of(tenant)
         with self._lock:
             now_ms = self.clock.monotonic_ms()
@@ -72,7 +72,7 @@ class TenantLimits:
                 del self._pulls[tenant]
 
     def sent(self, tenant: Tenant, amount: int) -> float:
-        """Count bytes that a pull sent. Returns the seconds to wait before sending more."""
+        """Count bytes that a pull has sent. Returns the seconds to wait before it sends more."""
         limits = self.limits_of(tenant)
         with self._lock:
             now_ms = self.clock.monotonic_ms()

@@ -1,4 +1,5 @@
-"""Authorization: decides from grants and the requested resource alone, without looking at what exists. Pure."""
+"""Decides whether a caller may do something (authorization), from grants and the requested resource alone, without
+looking at what exists. Pure."""
 
 from __future__ import annotations
 

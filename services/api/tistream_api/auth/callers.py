@@ -78,8 +78,8 @@ class Callers:
         return found
 
     def of(self, authorization: str | None) -> Caller:
-        """Authenticate the caller by the Authorization header. Raises Unauthenticated if it is missing or invalid, and
-        Unavailable if the tokens or keys have not been read yet."""
+        """Authenticate a request by its Authorization header, and return the caller. Raises Unauthenticated if the
+        header is missing or invalid, and Unavailable if the tokens or keys have not been read yet."""
         text = _bearer(authorization)
         now_ms = self._clock.now_ms()
         parts = take_apart(text)

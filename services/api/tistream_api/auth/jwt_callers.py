@@ -28,7 +28,7 @@ _NOT_HERE: dict[str, bool] = {"verify_exp": False, "verify_nbf": False, "verify_
 
 
 class Unknown(Exception):
-    """The JSON Web Token is not valid. The text is for the log."""
+    """Raised if the JSON Web Token is not valid. The text says why."""
 
 
 class JwtCallers:
@@ -52,8 +52,8 @@ class JwtCallers:
         self._keys = keys_of(self._read_keys())
 
     def of(self, text: str, now_ms: int) -> tuple[str, tuple[Grant, ...], int]:
-        """Verify a token; returns the name, grants and expiry (Unix ms) of its bearer. Raises Unknown; Unavailable
-        before keys were read."""
+        """Verify a token. Returns (name, grants, expiry in Unix ms) of its bearer. Raises Unknown, and Unavailable
+        before keys were read. `now_ms`: Unix ms."""
         claims = self._claims(text)
         expires_ms = _stamp_ms(claims, "exp")
         if expires_ms is None or now_ms >= expires_ms + LEEWAY_MS:

@@ -22,7 +22,8 @@ _NO_MEMBERS = pa.field("_", pa.bool_())
 
 
 class ParquetEncoder:
-    """Buffers batches, then writes one file for each schema, in the order of their first events."""
+    """Encodes events as Parquet files, one for each schema, in the order of their first events. Batches are buffered
+    until a file is large enough."""
 
     def __init__(self) -> None:
         self._seq = 0
@@ -48,7 +49,7 @@ class ParquetEncoder:
         yield from self._member("end.json", orjson.dumps(members, option=orjson.OPT_APPEND_NEWLINE))
 
     def close(self) -> Iterator[Piece]:
-        """The end-of-archive blocks. An archive without them is incomplete."""
+        """The blocks that end a tar archive. An archive without them is incomplete."""
         yield bytes(2 * _BLOCK)
 
     def _flush(self) -> Iterator[Piece]:

@@ -1,6 +1,5 @@
-"""Filters the names in a DDL event to those that its reader may read. A RENAME involves the old and the new database,
-and a reader of one of them must not learn of the other. Pure.
-"""
+"""Removes the names in a DDL event that its reader may not read. A RENAME involves the old and the new database, and a
+reader of one of them must not learn of the other. Pure."""
 
 from __future__ import annotations
 

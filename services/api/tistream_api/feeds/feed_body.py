@@ -1,5 +1,5 @@
-"""The request bodies that create and change a changefeed, and their conversion to the bodies that the meta server and
-the workers take. Pure."""
+"""The request bodies that create and change a changefeed, and their conversion to the bodies that are sent to the meta
+server and to the workers. Pure."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ def creation_request(feed: ChangefeedInfo) -> CreateChangefeed:
 
 
 def merged(feed: ChangefeedInfo, ask: UpdateChangefeed) -> ChangedFeed:
-    """The feed after an update. Members that the request leaves out are unchanged. Raises InvalidRequest for an empty
-    request."""
+    """The feed as an update changes it. Members that the request leaves out are unchanged. Raises InvalidRequest for an
+    empty request."""
     if not ask.model_fields_set:
         raise InvalidRequest("the body has none of sink_uri, end_ts and config: name what is to be changed")
     return ChangedFeed(

@@ -45,15 +45,15 @@ class TicdcFeed(Wire):
 
 
 class TicdcFeeds(Wire):
-    """`GET /api/v2/changefeeds`."""
+    """The answer of `GET /api/v2/changefeeds`."""
 
     total: int
     items: list[TicdcFeed]
 
 
 class TicdcFeedDetail(Wire):
-    """`GET /api/v2/changefeeds/{id}`. `target_ts` is 0 if the feed has no end. `config` is the feed's configuration
-    with the keys of TiCDC's TOML file."""
+    """The answer of `GET /api/v2/changefeeds/{id}`. `target_ts` is 0 if the feed has no end. `config` is the feed's
+    configuration with the keys of TiCDC's TOML file."""
 
     upstream_id: int
     namespace: str

@@ -1,4 +1,4 @@
-"""The answer of ListRows: a page of a table's rows as of a ts."""
+"""Answers ListRows: a page of a table's rows as of a ts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def undecodable(barrier: Barrier) -> Undecodable:
 
 @dataclass(slots=True)
 class RowsPage:
-    """One answer. `after` is the raw key after which the page begins. If `only` is set, the answer has only the row
-    whose key has this text."""
+    """One answer. It begins after the raw key `after`. If `only` is set, it has only the row whose key has this
+    text."""
 
     scope: Scope
     shape: Shape

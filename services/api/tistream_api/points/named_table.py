@@ -38,7 +38,7 @@ def check_complete(source: TenantSource, reads: PoolReads, versions: Iterable[Ta
     """Check that every row of these tables at `ts` is in the pool.
 
     Raises:
-        Gone: the table is complete from a later ts on, or what the version index has folded is newer than `ts`.
+        Gone: the table is complete only from a later ts on, or the version index no longer has the versions as of `ts`.
         TableImported: rows were imported into a table, and it has not been backfilled since.
         NotComplete: a table had rows before the pool's first version of its keys, and they have not been backfilled.
     """
@@ -108,8 +108,8 @@ def ranges_asked(
 
 
 def key_ranges(table: Table, ids: Sequence[int], key: dict[str, Any]) -> tuple[list[TableRange], str | None]:
-    """The raw keys that a row with this key may have, and the text of the key by which the rows are filtered; the text
-    is None if every row with one of these raw keys has the key. Raises InvalidRequest."""
+    """Returns (the raw keys that a row with this key may have, the text of the key by which the rows must be filtered).
+    The text is None if every row with one of these raw keys has the key. Raises InvalidRequest."""
     try:
         text = key_text(table, key)
         if handle_columns(table) is None:

@@ -125,6 +125,6 @@ class PoolReads:
 
 
 def _after(ranges: Sequence[TableRange], key: bytes) -> list[TableRange]:
-    """The parts of `ranges` above `key`. The ranges are in ascending order."""
+    """The parts of `ranges` above `key`. The ranges must be in ascending order."""
     found = (one.clip(KeySpan(key + b"\0", b"")) for one in ranges)
     return [one for one in found if one is not None]

@@ -1,4 +1,4 @@
-"""The answer of RowHistory: the versions of one row, newest first, as the events of a pull show them."""
+"""Answers RowHistory: the versions of one row, newest first, as the events of a pull show them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SHOWN = ("commit_ts", "start_ts", "op", "row", "old_row")
 
 @dataclass(slots=True)
 class RowHistory:
-    """One request of RowHistory."""
+    """One request of RowHistory, and the objects that it reads."""
 
     scope: Scope
     key: dict[str, Any]

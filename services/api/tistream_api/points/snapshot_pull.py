@@ -37,8 +37,8 @@ from tistream_api.points.table_rows import DecodedRows, pages
 
 
 def check_snapshot(source: TenantSource, reads: PoolReads, tables: Sequence[TableVersion], ts: int) -> None:
-    """Check that every row of the tables at `ts` is known. Raises NotComplete, with the table, its base_ts if its rows
-    are known from a later ts on, and the progress of its backfills; TableImported."""
+    """Check that every row of the tables at `ts` is in the pool. Raises TableImported, and NotComplete, whose text
+    names the table, its base_ts if its rows are known from a later ts on, and the progress of its backfills."""
     shards = reads.shards()
     for version in tables:
         name, ids = f"{version.database}.{version.head.name}", version.head.physical_ids

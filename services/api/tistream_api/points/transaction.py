@@ -1,4 +1,4 @@
-"""The answer of GetTransaction: every row event of one transaction, found by its start_ts."""
+"""Answers GetTransaction: every row event of one transaction, which is found by its start_ts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _READ = ("start_ts", "commit_ts", "txn_source")
 
 @dataclass(slots=True)
 class Transaction:
-    """One request of GetTransaction. `low_ts` is the earliest ts that is kept, and `high_ts` the resolved_ts."""
+    """One request of GetTransaction, and the objects that it reads. `low_ts` is the earliest ts that is kept, and
+    `high_ts` the resolved_ts."""
 
     scope: Scope
     start_ts: int
@@ -74,8 +75,8 @@ class Transaction:
             yield piece
 
     def commit_ts(self) -> int:
-        """The commit_ts of the transaction. Its rows are looked for in commits up to LONGEST_MS after its start. Raises
-        UnknownName, Gone, Unavailable."""
+        """Find the commit_ts of the transaction. Its rows are looked for in commits up to LONGEST_MS after its start.
+        Raises UnknownName, Gone, Unavailable."""
         return self._committed()[0]
 
     def _committed(self) -> tuple[int, int | None]:

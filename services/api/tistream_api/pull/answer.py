@@ -1,9 +1,9 @@
-"""One answer to a pull: a page that ends as design.md 5 says, or an endless stream.
+"""Sends one answer to a pull: a page that ends as design.md 5 says, or an endless stream.
 
 An answer is an iterator of bytes. An error before the first of them is answered with a status. After that, a retryable
-error (an object store that does not answer) ends a page early and only delays a stream; an answer that retention
-overtakes ends. In both cases the last line has the position. Any other error cuts the answer off, so it never ends with
-a false `resolved`.
+error (an object store that does not answer) ends a page early and only delays a stream. An answer ends if retention
+passes its position. In both cases the last line has the position. Any other error cuts the answer off, so it never ends
+with a false `resolved`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IDLE_MS = 1_000  # interval of `resolved` events in a stream without other event
 
 
 class PullableProgress(Protocol):
-    """The progress of a tenant, as a pull needs it."""
+    """What a pull needs to know about the progress of a tenant."""
 
     def resolved_ts(self) -> int:
         """The ts up to which (inclusive) everything can be read now. It never decreases."""
@@ -114,7 +114,7 @@ class Pull:
             self.room.give()
 
     def _wanted(self, batches: Iterator[Events]) -> Iterator[Events]:
-        """Yield events until the service stops or the caller loses its permission. The cursor of the answer then
+        """Yield events until the service stops or the caller may no longer read. The cursor of the answer then
         continues after the last event that was sent."""
         for events in batches:
             yield events
@@ -126,7 +126,7 @@ class Pull:
         return resolved_ts if self.params.end_ts is None else min(resolved_ts, self.params.end_ts)
 
     def _refuse(self, barrier: Barrier | None, at: Position, sent: int) -> None:
-        """Raise Undecodable (422) if there is a barrier and the answer could not make any progress."""
+        """Raise Undecodable (422) if a row that cannot be decoded, `barrier`, kept the answer from sending anything."""
         if barrier is None:
             return
         self.progress.met(barrier)

@@ -102,7 +102,7 @@ class DecodeSlots:
             self._admit()
 
     def _admit(self) -> None:
-        """Start the waiting steps that fit."""
+        """Start as many waiting steps as fit."""
         of_one = self._beside if self._several() else self._alone
         while self._working.total() < self._at_once:
             may = [

@@ -1,4 +1,4 @@
-"""Starts a pull: checks that the request can be answered, and determines its start and its limits."""
+"""Begins a pull: checks that the request can be answered, and determines its start and its limits."""
 
 from __future__ import annotations
 

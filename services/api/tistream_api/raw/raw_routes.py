@@ -27,7 +27,7 @@ from tistream_api.routes.pull_routes import PULL, TENANT
 
 
 def build_raw_router(tenants: Tenants, pulls: Pulls, points: PointReads, guard: Gate) -> APIRouter:
-    """The routes of PullRaw and RawValue, to be included behind the gate."""
+    """Build the router of PullRaw and RawValue, to be included behind the gate."""
     router = APIRouter(tags=PULL)
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:

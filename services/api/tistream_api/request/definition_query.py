@@ -15,5 +15,5 @@ class DefinitionQuery(BaseModel):
     ts: str | None = Field(default=None, description="as of this time: a TSO, an RFC 3339 time, or now; now")
 
     def parsed(self, raw: bytes) -> When:
-        """Parse the query string `raw`. Returns its `ts`. Raises InvalidRequest, naming the parameter."""
+        """Parse the query string `raw`. Returns its `ts`. Raises InvalidRequest, which names the parameter."""
         return when("ts", given_in(raw, DefinitionQuery).get("ts", NOW))

@@ -54,7 +54,7 @@ class RowsQuery(_Query):
     )
 
     def parsed(self, raw: bytes) -> RowsAsk:
-        """Parse the query string `raw`. Raises InvalidRequest, naming the parameter."""
+        """Parse the query string `raw`. Raises InvalidRequest, which names the parameter."""
         return rows_ask(raw)
 
 
@@ -69,7 +69,7 @@ class HistoryQuery(_Query):
     )
 
     def parsed(self, raw: bytes) -> HistoryAsk:
-        """Parse the query string `raw`. Raises InvalidRequest, naming the parameter."""
+        """Parse the query string `raw`. Raises InvalidRequest, which names the parameter."""
         return history_ask(raw)
 
 
@@ -83,7 +83,7 @@ class DiffQuery(_Query):
     format: str | None = Field(default=None, description="ndjson, arrow or parquet, as of pulls")
 
     def parsed(self, raw: bytes) -> DiffAsk:
-        """Parse the query string `raw`. Raises InvalidRequest, naming the parameter."""
+        """Parse the query string `raw`. Raises InvalidRequest, which names the parameter."""
         return diff_ask(raw)
 
 

@@ -37,7 +37,7 @@ async def strict_query(request: Request) -> None:
 
 
 def names_of(route: APIRoute) -> list[str]:
-    """The query parameters of a route, from its model; empty if it takes none."""
+    """The names of a route's query parameters, from its model; empty if the route takes none."""
     models = [field.field_info.annotation for field in route.dependant.query_params]
     return [name for model in models for name in parameters(model)]
 
@@ -66,8 +66,8 @@ def check(query: bytes, known: Sequence[str]) -> None:
 
 
 def _text(raw: bytes) -> str:
-    """Decode a name or a value. Bytes that are not ASCII must be percent-encoded (RFC 3986 2.1): the models read the
-    query with another decoder, and both must read the same."""
+    """Decode a name or a value from UTF-8. Bytes that are not ASCII must be percent-encoded (RFC 3986 2.1), because the
+    models read the query with another decoder, and both must read the same. Raises InvalidRequest."""
     try:
         return unquote_to_bytes(raw.decode("ascii").replace("+", " ")).decode()
     except UnicodeDecodeError as error:

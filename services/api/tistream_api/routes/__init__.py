@@ -1,1 +1,2 @@
-"""The HTTP surface: each route parses, calls, and translates. It decides nothing."""
+"""The HTTP routes of the API server. Each parses a request, calls a part of the server, and translates the result.
+Routes decide nothing."""

@@ -37,8 +37,8 @@ def readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
 
 
 async def watched(request: Request) -> AsyncIterator[None]:
-    """Set the event `request.state.gone` when the client disconnects. A pull checks the event even before its first
-    byte."""
+    """Watch the connection of a request: set the event `request.state.gone` when the client disconnects. A pull checks
+    the event even before its first byte."""
     gone = request.state.gone = new_event()
 
     async def until_gone() -> None:

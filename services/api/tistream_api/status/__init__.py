@@ -1,1 +1,1 @@
-"""Explains why a tenant is late, which nodes have its tasks and stores, and how far its backfills are."""
+"""Explains why a tenant is late, which nodes have its tasks and stores, and what its backfills have done."""

@@ -44,7 +44,8 @@ class Picture:
 
 
 def held_by(picture: Picture) -> Hold | None:
-    """The most urgent hold; None if the tenant is on time and nothing blocks it.
+    """The most urgent hold (reason why the tenant makes no progress); None if the tenant is on time and nothing blocks
+    it.
 
     A quarantined store, a gap in a store's files and a row that cannot be decoded are shown at once. Other holds are
     shown only once the tenant is late, because short waits are normal; for example, a log range is missing until

@@ -8,7 +8,8 @@ from tistream_api.status.lateness import LATE_SECONDS, Picture, held_by
 
 
 def summary(route: TenantRoute, picture: Picture) -> TenantSummary:
-    """A tenant's summary. `state`: waiting (nothing can be read yet), paused, damaged, late, or live."""
+    """Summarize a tenant for the list of all tenants. `state` of the result: waiting (nothing can be read yet), paused,
+    damaged, late, or live."""
     known = route.snapshot_ts is not None and picture.resolved_ts > 0
     hold = held_by(picture) if known else None
     return TenantSummary(

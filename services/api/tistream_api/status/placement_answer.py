@@ -45,7 +45,7 @@ def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
 
 
 def _stores(picture: Picture, route: TenantRoute) -> list[StorePlace]:
-    """The stores that the route names, and those that dispatchers report in addition."""
+    """The stores that the route names, and further ones that dispatchers report."""
     reported = {store.store_id: store for store in picture.stores}
     named = {store.store_id: store.dispatcher_node for store in route.stores or ()}
     waits = {hold.store_id: hold.reason for hold in picture.holds if hold.store_id is not None}

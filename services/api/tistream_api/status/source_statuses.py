@@ -35,5 +35,5 @@ class SourceReports:
         return [found[name] for name in sorted(found)]
 
     def holds(self, key: TenantKey) -> list[Hold]:
-        """The reasons why the tenant's sources make no progress, or are late although they work."""
+        """The holds of the tenant's sources: why they make no progress, or are late although they work."""
         return [one.hold for one in self.of(key) if one.hold is not None]

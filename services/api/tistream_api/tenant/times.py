@@ -14,7 +14,7 @@ from tistream_api.request.point_queries import When
 
 @dataclass(slots=True)
 class Times:
-    """Checks that a ts can be read. If the ts is not resolved yet, waits for it, at most `wait_ms`."""
+    """Checks that a ts can be read. If the ts is not resolved yet, it waits for that, at most `wait_ms`."""
 
     clock: Clock
     wait_ms: int
@@ -26,10 +26,11 @@ class Times:
         ts: When,
         check: Callable[[TenantView, int], None] = TenantView.check_retained,
     ) -> int:
-        """The ts of parameter `name`; "now" is resolved_ts. `check` refuses a ts that is too low.
+        """Check the ts of the parameter `name`, and return it as a number; "now" is resolved_ts. `check` refuses a ts
+        that is too low.
 
         Raises:
-            Gone: it lies below the earliest ts that is kept.
+            Gone: the ts lies below the earliest one that is kept.
             InvalidRequest: it lies in the future.
             Unavailable: it is not resolved yet.
         """
@@ -46,7 +47,7 @@ class Times:
         return ts
 
     def begun(self, view: TenantView, name: str, start_ts: int) -> None:
-        """Check that start_ts, the value of the parameter `name`, is resolved. A transaction with a higher start_ts may
-        still commit. Raises InvalidRequest and Unavailable, as `readable` does."""
+        """Check that start_ts, the value of the parameter `name`, is resolved, and wait for that. A transaction with a
+        higher start_ts may still commit. Raises InvalidRequest and Unavailable, as `readable` does."""
         if start_ts > view.resolved_ts():
             self.readable(view, name, start_ts)

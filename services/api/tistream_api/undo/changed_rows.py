@@ -36,8 +36,8 @@ class ChangedRow:
 
 @dataclass(slots=True)
 class ChangedRows:
-    """Collects the changes of the chosen transactions, and the rows that they changed. `where` maps columns to values
-    in the form of events and selects rows; None selects every row."""
+    """Collects the changes of the chosen transactions, and the rows that they changed. `where` selects rows: it maps
+    columns to values in the form of events; None selects every row."""
 
     where: Mapping[str, Any] | None = None
     changes: list[Change] = field(default_factory=list)

@@ -1,9 +1,6 @@
-"""Converts rows from the form of events to values by column id, which tistream.restore.undo_plan compares, and back.
-Pure.
-
-Values keep the form of events, except integers: those of BIGINT columns are strings in events, and a column may have
-become a BIGINT since. Here every integer is an int.
-"""
+"""Converts rows from the form of events to cells, which are values by column id and which tistream.restore.undo_plan
+compares; and back. Pure. Values keep the form of events, except integers: those of BIGINT columns are strings in
+events, and a column may have become a BIGINT since. Here every integer is an int."""
 
 from __future__ import annotations
 
@@ -39,14 +36,15 @@ def identity(table: Table, key: Mapping[str, Any]) -> str:
 
 
 def key_cells(table: Table, key: Mapping[str, Any]) -> dict[int, Any]:
-    """The key of an event by column id. `_tidb_rowid` has the id ROWID_COLUMN."""
+    """Convert the key of an event to cells. `_tidb_rowid` has the id ROWID_COLUMN."""
     if not table.key_columns:
         return {ROWID_COLUMN: int(key[ROWID])}
     return {column.id: _compared(column, key[column.name]) for column in table.key_columns}
 
 
 def shown_key(table: Table, cells: Cells) -> dict[str, Any]:
-    """The key in the form of events: the inverse of key_cells. Raises KeyError if the table's key has other columns."""
+    """Convert a key from cells to the form of events: the inverse of key_cells. Raises KeyError if the table's key has
+    other columns."""
     if not table.key_columns:
         return {ROWID: str(cells[ROWID_COLUMN])}
     return {column.name: _shown(column, cells[column.id]) for column in table.key_columns}

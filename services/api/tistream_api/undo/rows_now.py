@@ -32,7 +32,7 @@ PREFIX_BYTES = len(record_prefix(0))
 
 @dataclass(slots=True)
 class RowsNow:
-    """Reads rows of one table as of `ts`. `version` is the table's definition at `ts`."""
+    """Reads the present rows of one table, as of `ts`. `version` is the table's definition at `ts`."""
 
     version: TableVersion
     ts: int
@@ -65,7 +65,7 @@ class RowsNow:
         return max(found, key=lambda one: one.commit_ts, default=CurrentRow(None))
 
     def _elsewhere(self, missing: Mapping[str, ChangedRow]) -> set[bytes]:
-        """Further raw keys under which these rows may be stored now."""
+        """Find further raw keys under which these rows may be stored now."""
         table, ids = self.version.table, self.version.head.physical_ids
         keys = [
             row_cells.shown_key(table, row.key)

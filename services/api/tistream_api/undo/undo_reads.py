@@ -53,7 +53,7 @@ class Undos:
 
 @dataclass(slots=True)
 class _Undo:
-    """One request of UndoTransactions."""
+    """One request of UndoTransactions, and the objects that it reads."""
 
     points: PointReads
     view: TenantView

@@ -18,8 +18,8 @@ from tistream_api.undo.undo_answer import UndoAnswer
 
 
 def undo_at(source: TenantSource, reads: PoolReads, changed: ChangedRows, ts: int) -> UndoAnswer:
-    """The undo of these changes as of `ts`, which must be at or above all of them. Raises Undecodable, Unavailable,
-    Gone."""
+    """Read what an undo of these changes needs, as of `ts`, which must be at or above all of them. Raises Undecodable,
+    Unavailable, Gone."""
     tables: dict[int, TableVersion] = {}
     standing: dict[Place, CurrentRow] = {}
     for table_id, rows in changed.by_table().items():

@@ -102,7 +102,7 @@ class KafkaConfig(_Part):
 
 
 class ProtocolConfig(_Part):
-    """The protocol of the messages and the options of its encoder."""
+    """The protocol of the messages, and the options of its encoder."""
 
     protocol: Protocol = "open-protocol"
     max_batch_size: int = 16

@@ -76,7 +76,7 @@ class _Secrets:
     values: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, value: str) -> str:
-        """Store a secret under its name, and return the placeholder for it."""
+        """Store a secret under its name. Returns the placeholder for it."""
         self.values[self.prefix + name] = value
         return placeholder(self.prefix + name)
 

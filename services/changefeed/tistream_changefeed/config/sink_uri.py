@@ -1,4 +1,4 @@
-"""The sink URI of a feed: brokers, topic and options, without its secrets. Pure."""
+"""Parses the sink URI of a feed into brokers, topic, options and secrets. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_pem(value: str) -> bool:
 
 
 def placeholder(name: str) -> str:
-    """The text that stands for a secret."""
+    """The text that stands for the secret with this name."""
     return f"${{secret:{name}}}"
 
 

@@ -27,7 +27,7 @@ class Failure:
 
     @property
     def held_by(self) -> HeldBy:
-        """The failure as an entry of `held_by` in a status."""
+        """Convert the failure to an entry of `held_by` in a status."""
         return HeldBy(stage=self.stage, object=self.object, reason=self.reason)
 
 

@@ -37,7 +37,7 @@ class Outgoing:
 
     @property
     def sizes(self) -> Int64s:
-        """Bytes of key and value of each message."""
+        """The bytes of key and value together, for each message."""
         sizes = _lengths(self.values) if self.keys is None else _lengths(self.values) + _lengths(self.keys)
         return sizes if self.at is None else sizes[self.at]
 
@@ -137,7 +137,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One message with its topic and partition."""
+    """One message, with the topic and the partition to which it goes."""
 
     topic: str
     partition: int

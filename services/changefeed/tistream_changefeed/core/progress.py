@@ -37,9 +37,9 @@ PLAIN, WITH_WAITS = 1, 2  # versions
 
 
 class Fence(NamedTuple):
-    """The fence of a shard's worker; the worker with the higher fence owns the shard. Fences compare as tuples.
-    `generation` is the time in milliseconds at which the feed was created, so a feed that was removed and created again
-    has a higher fence. `epoch` is that of the shard's assignment."""
+    """A number that decides which worker owns a shard: the one with the higher fence. Fences compare as tuples.
+    `generation` is the time (Unix ms) at which the feed was created, so a feed that was removed and created again has a
+    higher fence. `epoch` is that of the shard's assignment."""
 
     generation: int
     epoch: int

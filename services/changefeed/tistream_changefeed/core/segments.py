@@ -44,15 +44,15 @@ def segments(events: Events, start: Position, through: int | None) -> Iterator[S
 
 
 def _before(events: Events, at: int, start: Position) -> Position:
-    """The position directly before event `at`."""
+    """The position just before event `at`, but not before `start`."""
     done = Position(int(events.commit_ts[at]) - 1)
     return max(start, done if at == 0 or events.commit_ts[at - 1] < events.commit_ts[at] else events.position(at - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class MessageWindow:
-    """Messages `start` (inclusive) to `end` (exclusive) of a segment, which one transaction sends. `until` is the
-    position after the transaction."""
+    """The messages of a segment from `start` (inclusive) to `end` (exclusive), which one transaction sends. `until` is
+    the position after the transaction."""
 
     start: int
     end: int

@@ -118,8 +118,8 @@ class Shard:
 
     @property
     def end_unstored(self) -> bool:
-        """Whether the shard has read up to its end, but the progress in the sink does not show it. That happens after a
-        replay, because no resolved message is sent below a higher one that was sent before."""
+        """Whether the shard has read up to the feed's end, but the progress in the sink does not show it. That happens
+        after a replay, because no resolved message is sent below a higher one that was sent before."""
         planned = self._planned
         return self.uncommitted and planned is not None and not progress.within(planned.at, self.order.end_ts)
 

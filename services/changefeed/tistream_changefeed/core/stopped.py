@@ -56,7 +56,7 @@ class StoppedTable:
 
     @property
     def info(self) -> StoppedTableInfo:
-        """The table as an entry of a worker's report."""
+        """Convert the table to an entry of a worker's report."""
         database, table = self.name
         return StoppedTableInfo(
             database=database, table=table, checkpoint_ts=str(self.at.low_ts), reason=self.reason, left=self.left
@@ -64,7 +64,7 @@ class StoppedTable:
 
     @property
     def held_by(self) -> HeldBy:
-        """The table as an entry of `held_by` in a status."""
+        """Convert the table to an entry of `held_by` in a status."""
         return HeldBy(stage="encode", object=".".join(self.name) if self.name[1] else self.name[0], reason=self.reason)
 
 

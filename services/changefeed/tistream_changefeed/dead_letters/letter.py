@@ -39,7 +39,7 @@ def of_row(batch: RowBatch, at: int, skip: Skip, topic: str, bytes_max: int) -> 
 
 
 def of_ddl(event: DdlEvent, skip: Skip, topic: str, bytes_max: int) -> Sent:
-    """The letter of a DDL."""
+    """The dead letter of a DDL."""
     head = _head(skip) | {"ddl_job": str(event.job_id), "query": event.query, "truncated": False}
     value = _encoded(head)
     return Sent(

@@ -60,8 +60,8 @@ class UnfitTable(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class PartitionRule:
-    """One rule. `index` names the index that By.INDEX hashes; None means the handle key. `columns` are the columns that
-    By.COLUMNS hashes."""
+    """A rule that chooses the partition of a row event. `index` names the index that By.INDEX hashes; None means the
+    handle key. `columns` are the columns that By.COLUMNS hashes."""
 
     by: By = By.TABLE
     index: str | None = None
@@ -130,8 +130,8 @@ class PartitionRule:
         return self.hashes(batch) % count
 
     def _spelled(self, table: Table, columns: Sequence[Column]) -> list[str]:
-        """The names of the columns in the upper and lower case in which they are hashed: that of the index definition,
-        or that of the table."""
+        """The names of the columns as they are hashed, in upper and lower case: as the index definition has them, or as
+        the table has them."""
         if self.by is By.INDEX and self.index is not None:
             for index in table.indexes:
                 if index.public and (index.unique or index.primary) and index.name.lower() == self.index.lower():

@@ -19,7 +19,7 @@ _BYTES_MAX = 249
 
 @dataclass(frozen=True, slots=True)
 class TopicExpression:
-    """A literal topic, or one with `{schema}` and `{table}`, in this order."""
+    """The expression of a topic's name: a literal, or a text with `{schema}` and `{table}`, in this order."""
 
     text: str
 
@@ -39,8 +39,8 @@ class TopicExpression:
         return cls(text)
 
     def of(self, database: str, table: str) -> str:
-        """The topic of a table. Each code point that Kafka does not accept in a topic becomes `_`, and long names are
-        cut, so that two tables may have one topic."""
+        """The topic of a table. Each character that Kafka does not accept in a topic becomes `_`, and long names are
+        cut, so that two tables may have the same topic."""
         parts = {"schema": _UNSAFE.sub("_", database), "table": _UNSAFE.sub("_", table)}
         name = _PART.sub(lambda found: parts[found[1].lower()], self.text)[:_BYTES_MAX]
         return {".": "_", "..": "__"}.get(name, name)

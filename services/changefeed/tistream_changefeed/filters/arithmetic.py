@@ -1,7 +1,5 @@
-"""Calculates with numbers as MySQL does, whole columns at a time. Pure.
-
-Integers and decimals are exact. Where MySQL stops with "out of range", the exact result is used.
-"""
+"""Computes with numbers as MySQL does, whole columns at a time. Pure. Integers and decimals are exact. Where MySQL
+stops with "out of range", the exact result is used."""
 
 from __future__ import annotations
 
@@ -26,12 +24,12 @@ def add(left: Operand, right: Operand) -> Operand:
 
 
 def subtract(left: Operand, right: Operand) -> Operand:
-    """`left - right`."""
+    """`left - right`. Raises InvalidRequest if an operand is not a number."""
     return _calculated("-", pc.subtract, left, right)
 
 
 def multiply(left: Operand, right: Operand) -> Operand:
-    """`left * right`."""
+    """`left * right`. Raises InvalidRequest if an operand is not a number."""
     return _calculated("*", pc.multiply, left, right)
 
 
@@ -60,7 +58,7 @@ def remainder(left: Operand, right: Operand) -> Operand:
 
 
 def negate(operand: Operand) -> Operand:
-    """`-operand`."""
+    """`-operand`. Raises InvalidRequest if the operand is not a number."""
     if operand.sort is Sort.NULL:
         return NULL
     one = numeric(operand)

@@ -91,7 +91,8 @@ def like(operand: Operand, pattern: str, escape: str) -> Operand:
 
 
 def numeric(operand: Operand) -> Operand:
-    """An operand as a number. Raises InvalidRequest for a text or a time, which MySQL would convert to a number."""
+    """Convert an operand to a number. Raises InvalidRequest for a text or a time, which MySQL would convert to a
+    number."""
     if operand.sort is Sort.BOOL:
         return Operand(Sort.EXACT, operand.values.cast(_INT64), operand.name)
     if operand.sort is Sort.ENUM:
@@ -106,14 +107,14 @@ def numeric(operand: Operand) -> Operand:
 
 
 def decimal(values: Any) -> Any:
-    """Exact values as decimal256."""
+    """Convert exact values to decimal256."""
     if pa.types.is_decimal(values.type):
         return values
     return values.cast(pa.decimal256(_INTEGER_DIGITS, 0))
 
 
 def double(values: Any) -> Any:
-    """Numbers as float64; integers are rounded."""
+    """Convert numbers to float64; large integers are rounded."""
     return values.cast(pa.float64(), safe=False)
 
 
@@ -150,7 +151,7 @@ def _numbers(left: Operand, right: Operand) -> tuple[Any, Any]:
 
 
 def _integer(constant: Any, kind: Any) -> Any:
-    """A constant as an integer of this type; None if it is NULL or does not fit."""
+    """Convert a constant to an integer of the type `kind`; None if it is NULL or does not fit."""
     value = constant.as_py()
     if value is None or value != int(value):
         return None

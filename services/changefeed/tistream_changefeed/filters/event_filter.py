@@ -80,8 +80,8 @@ class EventFilter:
         return out, fresh
 
     def columns(self, table: Table) -> list[Column]:
-        """The columns of a table whose values decide. Raises InvalidRequest if the table lacks a column of an
-        expression."""
+        """The columns of a table whose values decide which changes are left out. Raises InvalidRequest if the table
+        lacks a column of an expression."""
         if self.only_columns:
             return list(table.visible_columns)
         chosen = (self.insert, self.update_old, self.update_new, self.delete)
@@ -103,7 +103,7 @@ def parse_sql(texts: Sequence[str]) -> tuple[Pattern, ...]:
 
 
 def _true_of(expression: Expression | None, batch: RowBatch, chosen: Bools, *, old: bool) -> Bools:
-    """For each event, whether it is chosen and the expression is true of its old or its new row."""
+    """For each event, whether the mask `chosen` selects it and the expression is true of its old or its new row."""
     out = np.zeros(len(batch), dtype=bool)
     events = np.flatnonzero(chosen)
     if expression is None or not len(events):

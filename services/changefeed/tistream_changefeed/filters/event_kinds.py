@@ -1,4 +1,4 @@
-"""Kinds of events, by the names that TiCDC's `ignore-event` gives them. Pure."""
+"""The kinds of events, with the names that TiCDC's `ignore-event` gives them. Pure."""
 
 from __future__ import annotations
 

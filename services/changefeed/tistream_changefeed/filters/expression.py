@@ -127,12 +127,12 @@ class Expression:
 
 
 def _shown(error: SqlglotError) -> str:
-    """The first line of an error, without the names of classes of the parser."""
+    """The first line of a parser's error, without the names of the parser's classes."""
     return _MISSING.sub(r"an operand of \1 is missing", str(error).splitlines()[0])
 
 
 def _check(node: exp.Expr, depth: int) -> None:
-    """Raise InvalidRequest for the first node that is not supported."""
+    """Check that every node of the syntax tree is supported. Raises InvalidRequest for the first one that is not."""
     if depth > DEPTH_MAX:
         raise InvalidRequest(f"it is nested more than {DEPTH_MAX} levels deep")
     if node.comments:

@@ -1,4 +1,4 @@
-"""The columns whose values a feed needs, because it sends them, or because they decide what is sent and to which
+"""Finds the columns whose values a feed needs, because it sends them, or because they decide what is sent and to which
 partition. Values of other columns are not decoded. Pure."""
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ NULL = Operand(Sort.NULL, pa.scalar(None, pa.bool_()), "NULL")
 
 
 def of_column(column: Column, array: Any) -> Operand:
-    """The operand of a column's decoded values."""
+    """Make the operand of a column from its decoded values."""
     kind, name = kind_of(column), f"column {column.name!r}"
     sort = _SORTS.get(kind, Sort.OPAQUE)
     if sort not in (Sort.TEXT, Sort.ENUM):
@@ -72,13 +72,13 @@ def of_column(column: Column, array: Any) -> Operand:
 
 
 def of_text(text: str) -> Operand:
-    """The operand of a quoted constant."""
+    """Make the operand of a constant in quotes."""
     return Operand(Sort.TEXT, pa.scalar(text, pa.large_string()), repr(text))
 
 
 def of_number(text: str) -> Operand:
-    """The operand of a number, which is exact if it has no exponent. Raises InvalidRequest if the text is not a number,
-    or has more than DIGITS_MAX digits."""
+    """Make the operand of a number, which is exact if it has no exponent. Raises InvalidRequest if the text is not a
+    number, or has more than DIGITS_MAX digits."""
     exact = exact_number(text)
     if exact is not None:
         return Operand(Sort.EXACT, exact, text)
@@ -89,7 +89,7 @@ def of_number(text: str) -> Operand:
 
 
 def exact_number(text: str) -> Any:
-    """A decimal256 scalar; None if the text is not a number, or has an exponent."""
+    """Convert a text to a decimal256 scalar; None if it is not a number, or has an exponent."""
     found = _NUMBER.fullmatch(text.strip())
     if found is None:
         return None
@@ -135,7 +135,7 @@ def _decimals(column: Column, array: Any) -> Any:
 
 
 def _moments(column: Column, texts: Any) -> Any:
-    """Complete DATE or DATETIME texts to a time of day with six fraction digits."""
+    """Extend DATE or DATETIME texts to a date and a time of day with six fraction digits."""
     blank, point, nothing, midnight = (pa.scalar(text, pa.large_string()) for text in (" ", ".", "", _MIDNIGHT))
     if column.tp in (t.DATE, t.NEWDATE):
         return pc.binary_join_element_wise(texts, midnight, blank)

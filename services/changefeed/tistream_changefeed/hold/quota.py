@@ -1,4 +1,5 @@
-"""Slows the feeds of a tenant down to this worker's share of its rate quotas (docs/changefeeds.md, "Limits")."""
+"""Limits what the feeds of a tenant send at this worker to its share of the tenant's rate quotas (docs/changefeeds.md,
+"Limits")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The private keys of this worker, which open the secrets of tenants."""
+"""The private keys of this worker, with which it decrypts the secrets of tenants."""
 
 from __future__ import annotations
 

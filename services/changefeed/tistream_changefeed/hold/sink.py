@@ -59,8 +59,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter: the message that stands for an event that the feed leaves out. `commit_ts` is that of the
-    event."""
+    """A dead letter: the message that replaces an event which the feed leaves out. `commit_ts` is that of the event."""
 
     commit_ts: int
     sent: Sent
@@ -88,8 +87,9 @@ class Pipeline(Protocol):
         """The tables whose rows must be read."""
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
-        """A scan of a range of the pool. It decodes the columns that the feed needs, and shows an update that the feed
-        splits as both halves, so that the deletes of a transaction of any size precede its puts."""
+        """Begin a scan of a tenant's rows from `start` to the commit_ts `high`. It decodes the columns that the feed
+        needs, and returns both halves of an update that the feed splits, so that the deletes of a transaction of any
+        size come before its puts."""
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
         """Reset the state, because the sink was opened again, at `ts`: messages that were sent before may have been

@@ -104,7 +104,7 @@ Content = Callable[[bytes | None, bytes], bytes]
 
 
 def in_base64(key: bytes | None, value: bytes) -> bytes:
-    """The content of a file: key and value in base64. A null key is empty."""
+    """The content of a claim-check file: key and value in base64. A null key becomes an empty text."""
     texts = [base64.b64encode(one).decode() for one in (key or b"", value)]
     return f'{{"key":"{texts[0]}","value":"{texts[1]}"}}'.encode()
 

@@ -1,4 +1,4 @@
-"""The rules for errors of tables (docs/changefeeds.md, "Changing a feed"). Pure."""
+"""Decides what happens if an event of a table cannot be sent (docs/changefeeds.md, "Changing a feed"). Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TableErrors:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRules:
-    """The rules of a feed. The first one that matches a table applies to it."""
+    """A feed's rules for tables with events that cannot be sent. The first rule that matches a table applies to it."""
 
     entries: Sequence[TableErrors] = ()
     others: OnTableError = "stop-table"

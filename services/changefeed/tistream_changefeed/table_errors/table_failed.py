@@ -1,4 +1,4 @@
-"""The error for an event that cannot be sent. It names the event's table. Pure."""
+"""The exception for an event that cannot be sent. It names the event's table. Pure."""
 
 from __future__ import annotations
 

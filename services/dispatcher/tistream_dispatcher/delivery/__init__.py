@@ -1,1 +1,2 @@
-"""Routes files to the tasks of a tenant, sends them, and records the files that each task has received."""
+"""Divides files among the tasks of a tenant, sends them to the sorters, and records which files each task has
+received."""

@@ -67,7 +67,7 @@ def consumed(tasks: Iterable[Needs | None], store_id: int) -> ConsumedMark | Non
 
 
 def begins(tasks: Iterable[Needs | None], store_id: int) -> set[int]:
-    """The first files of all chains in which tasks have positions, closed chains included."""
+    """The first ts of each chain of the store in which a task has a position, including closed chains."""
     known = (positions for task in tasks if task is not None for positions in (task.durable, task.received))
     return {chain.first_ts for positions in known for chain in positions.get(store_id, ())}
 

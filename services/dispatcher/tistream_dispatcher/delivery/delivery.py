@@ -1,4 +1,4 @@
-"""Sends a tenant's routed files to the sorters of its tasks, and tracks which files the sorters have received."""
+"""Sends a tenant's files to the sorters of its tasks, and records which files the sorters have received."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Delivery:
         self._links: dict[str, SorterLink] = {}
 
     def set_tasks(self, version: int, served: Mapping[int, tuple[str | None, int]]) -> None:
-        """Set the sorter and the epoch of each task. The positions of a task whose epoch has changed become unknown
-        again."""
+        """Set the sorter and the epoch of each task, by task id. `version`: of the route table. The positions of a task
+        whose epoch has changed become unknown again."""
         unchanged = [task for task, by in served.items() if self._served.get(task) == by]
         self._receivers.keep_only(unchanged)
         self._version, self._served = version, dict(served)
@@ -184,6 +184,6 @@ class Delivery:
 
 
 def _settled(status: TaskStatus) -> bool:
-    """Whether the task's manifests cover everything that it has received, and no older chain waits to be closed."""
+    """Whether the task's manifests cover everything that it has received, and no older chain still has to be closed."""
     newer = [chain for chains in status.received.values() for chain in chains[1:]]
     return status.received == status.durable and all(chain.first_ts <= status.flushed_ts for chain in newer)

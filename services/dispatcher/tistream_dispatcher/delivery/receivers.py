@@ -26,7 +26,7 @@ class FilePlace:
 
 
 def positions_of(received: Mapping[int, Iterable[Chain]]) -> dict[int, tuple[ChainPosition, ...]]:
-    """Parse positions from their form on the wire."""
+    """Convert positions from the form of HTTP messages."""
     return {
         store: tuple(sorted((ChainPosition(chain.first_ts, chain.at_ts) for chain in chains), key=lambda c: c.first_ts))
         for store, chains in received.items()
@@ -35,7 +35,7 @@ def positions_of(received: Mapping[int, Iterable[Chain]]) -> dict[int, tuple[Cha
 
 @dataclass(frozen=True, slots=True)
 class DurableState:
-    """The source files that a task's newest manifest needs, as reported by its sorter."""
+    """The change files that a task's newest manifest needs, as reported by its sorter."""
 
     flushed_ts: int
     positions: Positions
@@ -58,8 +58,8 @@ class Receivers:
         self.newest_ts = max([self.newest_ts, *(chain.at_ts for chains in received.values() for chain in chains)])
 
     def set_status(self, status: TaskStatus, epoch: int) -> None:
-        """Store a sorter's status of a task. The files that its manifests cover are stored only if the sorter holds the
-        task under `epoch`."""
+        """Store the positions in a sorter's status of a task. The files that its manifests cover are stored only if the
+        sorter holds the task under `epoch`."""
         task_id = status.task_id
         self.set_received(task_id, status.received)
         self.flushed[task_id] = status.flushed_ts
@@ -70,7 +70,7 @@ class Receivers:
             self.durable.pop(task_id, None)
 
     def forget(self, task_id: int) -> None:
-        """Forget the task's positions."""
+        """Forget the task's positions, because they are not known any more."""
         self.received.pop(task_id, None)
         self.durable.pop(task_id, None)
 

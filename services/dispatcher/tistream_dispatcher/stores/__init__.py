@@ -1,1 +1,2 @@
-"""Finds the change files of a store, reads the parts that routing needs, and returns them in chain order."""
+"""Finds the change files of a store, reads the parts that decide to which tasks they go, and returns them in chain
+order."""

@@ -183,7 +183,7 @@ class StoreChains:
     # -- output ----------------------------------------------------------------------------------------------------
 
     def ready(self) -> Ready | None:
-        """The next file, older chains first; None if no file is ready."""
+        """The file that is next, of the oldest chain that has such a file; None if no file is next."""
         for place, chain in enumerate(self._chains):
             found = self._successor(place)
             if found is not None:
@@ -192,7 +192,8 @@ class StoreChains:
         return Ready(start, start.ts) if start is not None and self._has_room(start) else None
 
     def advance(self, ready: Ready) -> None:
-        """Record that a file was routed, so that its chain advances. `ready` must be the result of `ready()`."""
+        """Record that a file was routed, so that it is the newest of its chain. `ready` must be the result of
+        `ready()`."""
         assert ready == self.ready()
         ts = ready.file.ts
         self.forget(ts)
@@ -253,8 +254,8 @@ class StoreChains:
     # -- rules ---------------------------------------------------------------------------------------------------
 
     def _territory(self, ts: int) -> int | None:
-        """The index of the chain whose files begin at or below `ts` and end before the next chain; None before the
-        first chain."""
+        """The index of the chain to which a file with this ts belongs: the last one that begins at or below `ts`. None
+        before the first chain."""
         for place in range(len(self._chains) - 1, -1, -1):
             if self._chains[place].first_ts <= ts:
                 return place
@@ -312,7 +313,7 @@ class StoreChains:
         return ChainHold(STAGE_MISSING, start.ts, reason)
 
     def _trouble(self, place: int) -> ChainHold | None:
-        """The reason why the chain is in quarantine; None if it is not."""
+        """The hold of the chain with this index, if it is in quarantine; None if it is not."""
         return self._broken(place) or self._first_damaged(self._chains[place].at_ts, self._end(place))
 
     def _first_damaged(self, above: int, below: int) -> ChainHold | None:

@@ -19,15 +19,15 @@ class StoreLoad:
 
     @classmethod
     def begun(cls, now_ms: int) -> StoreLoad:
-        """A new load that starts now at zero."""
+        """A load of zero that begins at `now_ms`."""
         return cls(now_ms, now_ms)
 
     def added(self, now_ms: int, size: int) -> StoreLoad:
-        """The load after `size` bytes were processed now."""
+        """The load after `size` more bytes were processed at `now_ms`."""
         return StoreLoad(self.since_ms, now_ms, self._faded(now_ms) + size)
 
     def per_second(self, now_ms: int) -> float | None:
-        """Bytes per second; None in the first FIRST_MS."""
+        """The load in bytes per second; None in the first FIRST_MS, because it is not known yet."""
         age_ms = now_ms - self.since_ms
         if age_ms < FIRST_MS:
             return None

@@ -32,7 +32,7 @@ class PollSettings:
 
 
 class Pace:
-    """Decides when one tenant is LISTed. Used by the tenant's thread. Times are monotonic milliseconds."""
+    """Decides when one tenant's stores and files are LISTed. Used by the tenant's thread. Times are monotonic ms."""
 
     def __init__(self, settings: PollSettings, now_ms: int) -> None:
         self._settings = settings
@@ -70,7 +70,7 @@ class Pace:
         self._poll_ms = now_ms + self._pause_ms
 
     def announced(self, now_ms: int) -> None:
-        """Record that an announced file was new."""
+        """Record that a new file was found because it was announced, not by a LIST."""
         self._news_ms, self._announced = now_ms, True
         self._soon(now_ms)
 
@@ -97,7 +97,7 @@ class Pace:
         self.hurry()
 
     def hurry(self) -> None:
-        """Make the next step LIST everything."""
+        """Let the next step LIST everything at once."""
         self._poll_ms = self._discover_ms = 0
 
     def next_ms(self) -> int:

@@ -99,6 +99,6 @@ class ReadAhead:
         self.only(lambda _: False)
 
     def close(self) -> None:
-        """Drop all files, and keep none from now on."""
+        """Drop all files, and keep no file from now on."""
         self._files.clear()
         self.room.close()

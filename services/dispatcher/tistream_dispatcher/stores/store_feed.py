@@ -120,7 +120,7 @@ class StoreFeed:
         return bool(due)
 
     def next_retry_ms(self) -> int | None:
-        """The time at which `retry` is due, on the monotonic clock; None if it is not needed."""
+        """When `retry` is due, in monotonic ms; None if all files could be read."""
         return self._suspects.next_ms()
 
     def _look(self, stamps: Iterable[int]) -> bool:
@@ -135,14 +135,14 @@ class StoreFeed:
         return self.chains.wants(ts) and ts not in self._suspects
 
     def _inspect(self, ts: int) -> bool:
-        """Read one file and pass it to the chain. Returns whether it exists."""
+        """Read one file and record it in the chain. Returns whether it exists."""
         file = self._read_now(ts)
         if file is not None and self.chains.knows(ts):
             self._ahead.keep(file, self.chains.knows)
         return file is not None or ts in self._suspects
 
     def _read_now(self, ts: int) -> ReadFile | None:
-        """Read one file and pass it to the chain; None if it does not exist or cannot be read."""
+        """Read one file and record it in the chain. Returns it; None if it does not exist or cannot be read."""
         try:
             file = self._read_file(ts)
         except NotFoundYet:

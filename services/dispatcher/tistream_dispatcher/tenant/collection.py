@@ -41,8 +41,8 @@ class DeletionBounds:
 
 @dataclass(slots=True)
 class Listed:
-    """The result of a LIST of a store: the files to delete, oldest first, and whether there are `more`. If there are no
-    more, no file with a ts below `first_ts` can be deleted later, and none before `age_ms`."""
+    """What a LIST of a store has found: the files to delete, oldest first, and whether there are `more`. If there are
+    no more, no file with a ts below `first_ts` can be deleted later, and none before `age_ms` (wall clock)."""
 
     files: list[ObjectInfo] = field(default_factory=list)
     more: bool = False
@@ -149,7 +149,7 @@ class FileCollector:
         return gone
 
     def _listed(self, store: Store, read: Read, most: int) -> Listed:
-        """LIST a store's files as far as some may be deleted. The result has at most `most` of them.
+        """LIST those of a store's files that may be deleted. The result has at most `most` of them.
 
         A file may be deleted once a later file of its chain was seen, so the newest one stays. Its age counts from its
         modification time, because its name gives only its place in the chain. Files mostly arrive in the order of their

@@ -123,10 +123,9 @@ class Discovery:
         return any(layout.parse_change_file(one.key) is not None for one in islice(objects, NAMES_MAX))
 
     def has(self, store_id: int, ts: int) -> bool | None:
-        """Whether a store has the announced file; None if that is not known, with the reason in `problem`.
-
-        The check is needed because any caller may announce any store, and each known store is LISTed for ever.
-        """
+        """Whether a store has the announced file; None if the object store did not answer, with the reason in
+        `problem`. The check is needed because any caller may announce any store, and each known store is LISTed for
+        ever."""
         try:
             self._objects.head(layout.change_file(self._tenant, store_id, ts))
         except NotFoundYet:

@@ -27,7 +27,7 @@ WAIT_MS = 10_000  # timeout of long polls
 
 
 class TenantDriver:
-    """Starts and stops the tenants' loops. `follow_routes` and `follow_announcements` are loop bodies."""
+    """Starts and stops the tenants' loops. Background loops call `follow_routes` and `follow_announcements`."""
 
     def __init__(
         self,

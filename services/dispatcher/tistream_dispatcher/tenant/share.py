@@ -33,7 +33,7 @@ class Share:
         return not self.stores and not self.discovers
 
     def reads(self, store_id: int) -> bool:
-        """Whether this dispatcher reads the store."""
+        """Whether this dispatcher must read the store."""
         return self.whole or store_id in self.stores
 
     def concerns(self, store_id: int) -> bool:

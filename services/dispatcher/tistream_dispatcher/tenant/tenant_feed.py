@@ -49,8 +49,8 @@ WAIT_FOR_ALL_MS = 5_000
 
 
 class TenantFeed:
-    """Reads a tenant's stores and sends their files. `step` is the body of the tenant's loop; the other methods may be
-    called by any thread."""
+    """Reads a tenant's stores and sends their files. The tenant's loop calls `step`; any thread may call the other
+    methods."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class Subject:
 
 
 def of_tenant(tenant: Tenant | None) -> Values | None:
-    """The recorded values of a tenant; None if it does not exist."""
+    """The values of a tenant that the audit log records; None if the tenant does not exist."""
     if tenant is None:
         return None
     names = ("retention_ms", "kms_key_id", "index_keys", "kind", "paused", "delete_at_ms", "erasing")
@@ -38,7 +38,7 @@ def of_tenant(tenant: Tenant | None) -> Values | None:
 
 
 def of_task(task: Task) -> Values:
-    """The recorded values of a task: its sorters, and its children if it has an order."""
+    """The values of a task that the audit log records: its sorters, and its children if it has an order."""
     seal = task.seal
     children = (
         None if seal is None else [[one.task_id, one.span.start.hex(), one.span.end.hex()] for one in seal.children]
@@ -47,29 +47,29 @@ def of_task(task: Task) -> Values:
 
 
 def of_node(node: Node) -> Values:
-    """The recorded values of a node: the ones that operators can set."""
+    """The values of a node that the audit log records: those that operators can set."""
     return {"draining": node.draining}
 
 
 def retired(through_ts: int) -> Values:
-    """The recorded values of a retired store, with the ts up to which its files are deleted."""
+    """The values of a retired store that the audit log records: the ts up to which its files are deleted."""
     return {**RETIRED, "through_ts": str(through_ts)}
 
 
 def of_source(source: Source) -> Values:
-    """The recorded values of a source. The URL has no credentials (tistream.storage.open)."""
+    """The values of a source that the audit log records. The URL has no credentials (tistream.storage.open)."""
     names = ("kind", "url", "snapshot_kind", "snapshot_url")
     return {name: getattr(source, name) for name in names}
 
 
 def of_restore(wanted: NewRestore) -> Values:
-    """The recorded values of a restore, without the location of its target."""
+    """The values of a restore that the audit log records, without the location of its target."""
     names = [f"{one.database}.{one.table}" for one in wanted.tables]
     return {"ts": wanted.ts, "target": wanted.target.kind, "if_exists": wanted.if_exists, "tables": names}
 
 
 def of_changefeed(feed: Feed) -> Values:
-    """The recorded values of a changefeed. Its sink_uri and its configuration have no password."""
+    """The values of a changefeed that the audit log records. Its sink_uri and its configuration have no password."""
     return {
         "state": feed.state,
         "sink_uri": feed.sink_uri,
@@ -82,7 +82,7 @@ def of_changefeed(feed: Feed) -> Values:
 
 
 def of_token(token: TokenInfo) -> Values:
-    """The recorded values of a token, without its secret and its hash."""
+    """The values of a token that the audit log records, without its secret and its hash."""
     grants = [grant.model_dump() for grant in token.grants]
     return {
         "label": token.label,
@@ -123,17 +123,17 @@ def secret(key: TenantKey, name: str) -> Subject:
 
 
 def task(one: Task) -> Subject:
-    """The audit subject for a task, which belongs to its tenant."""
+    """The audit subject for a task. It belongs to the task's tenant."""
     return Subject(f"task {one.task_id}", one.tenant)
 
 
 def node(name: str) -> Subject:
-    """The audit subject for a process, which serves every tenant."""
+    """The audit subject for a process. It belongs to no tenant, because a process serves every tenant."""
     return Subject(f"node {name}")
 
 
 def token(one: TokenInfo) -> Subject:
-    """The audit subject for a token, which belongs to the tenant that its grants are for."""
+    """The audit subject for a token. It belongs to the tenant that the token's grants are for."""
     of = home(one.grants)
     return Subject(f"token {one.token_id}", None if of is None else TenantKey(*of))
 

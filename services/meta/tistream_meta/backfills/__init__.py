@@ -1,1 +1,1 @@
-"""Backfills in the meta database."""
+"""Backfills in the meta database, and the rules by which they are started."""

@@ -154,7 +154,7 @@ def _subject(key: TenantKey, backfill_id: str) -> Subject:
 
 
 def _fed_by_log_backups(connection: Connection) -> frozenset[TenantKey]:
-    """The tenants that have, or had, a log backup as a source."""
+    """The tenants that have, or once had, a log backup as a source."""
     columns = tables.sources.c.cluster_id, tables.sources.c.tenant_id
     return frozenset(TenantKey(*row) for row in connection.execute(select(*columns).distinct()))
 

@@ -1,1 +1,1 @@
-"""The meta database: tables, rows, transactions."""
+"""Reads and writes the meta database: its tables, the rows of each, and transactions."""

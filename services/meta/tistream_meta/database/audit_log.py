@@ -76,8 +76,8 @@ class AuditLog:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def page(self, after: int | None, limit: int, tenant: TenantKey | None = None) -> AuditPage:
-        """At most `limit` entries, oldest first: the first ones above the entry id `after`, or the newest ones if it is
-        None. With `tenant`, only entries of that tenant."""
+        """At most `limit` entries, oldest first. These are the first ones whose id is above `after`, or the newest ones
+        if `after` is None. With `tenant`, only entries of that tenant."""
         query = select(_AUDIT)
         if tenant is not None:
             query = query.where(_AUDIT.c.cluster_id == tenant.cluster_id, _AUDIT.c.tenant_id == tenant.tenant_id)

@@ -35,9 +35,12 @@ _MYSQL_NOW_MS = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Limits of MySQL connections. `connections`: maximum per process. `answer_s`: seconds to wait for an answer before
-    the connection is closed, because the database hangs or has vanished. It is longer than LOCK_WAIT_S, so that a
-    statement that waits for a lock is not taken for a database that hangs."""
+    """Limits of MySQL connections.
+
+    `connections`: maximum per process. `answer_s`: how many seconds to wait for an answer before the connection is
+    closed, because the database hangs or has vanished. It is longer than LOCK_WAIT_S, so that a statement which waits
+    for a lock does not count as a database that hangs.
+    """
 
     connections: int = 8
     answer_s: float = 4.0
@@ -74,10 +77,8 @@ def _check_options(url: URL) -> None:
 
 
 def open_engine(url: str, limits: ConnectionLimits = DEFAULT_LIMITS) -> Engine:
-    """An engine for `sqlite:///path/meta.db` or `mysql+pymysql://user@host/db`. No connection is opened yet.
-
-    Raises ValueError.
-    """
+    """Make an SQLAlchemy engine for `sqlite:///path/meta.db` or `mysql+pymysql://user@host/db`. No connection is opened
+    yet. Raises ValueError."""
     parsed = checked_url(url)
     if parsed.get_backend_name() == "sqlite":
         engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
@@ -107,8 +108,8 @@ def open_engine(url: str, limits: ConnectionLimits = DEFAULT_LIMITS) -> Engine:
 
 
 def now_ms(engine: Engine) -> ColumnElement[int]:
-    """An SQL expression for the milliseconds since the Unix epoch on the database's clock. Leases use it, so that they
-    do not depend on a node's clock."""
+    """An SQL expression for the database's clock, in ms since the Unix epoch. Leases use it, so that they do not depend
+    on a node's clock."""
     if engine.dialect.name == "sqlite":
         return cast((func.julianday("now") - literal_column("2440587.5")) * 86_400_000, BigInteger)
     return literal_column(_MYSQL_NOW_MS, BigInteger)

@@ -68,7 +68,7 @@ class Repository:
 
     @classmethod
     def open(cls, url: str, node_id: str, limits: ConnectionLimits = DEFAULT_LIMITS) -> Repository:
-        """Open the database at `url`, in the form that engine.open_engine takes. `node_id` is the name of this meta
+        """Open the database at `url`, whose form engine.open_engine describes. `node_id` is the name of this meta
         server."""
         return cls(open_engine(url, limits), node_id)
 
@@ -192,10 +192,9 @@ class Repository:
         index_keys: bool | None = None,
         kind: TenantKind | None = None,
     ) -> tuple[Tenant, Change | None]:
-        """Register a tenant, and its cluster with the first tenant of it. Returns an existing tenant unchanged. For an
-        existing tenant, `retention`, `encryption`, `index_keys` and `kind` None match any value. Raises AlreadyDiffers
-        if it exists with other values.
-        """
+        """Register a tenant, and its cluster if this is the cluster's first tenant. An existing tenant is returned
+        unchanged. For an existing tenant, `retention`, `encryption`, `index_keys` and `kind` None match any value.
+        Raises AlreadyDiffers if it exists with other values."""
 
         def create(connection: Connection) -> tuple[Tenant, bool]:
             return tenant_rows.create(connection, key, retention, encryption, default, self._now_ms, index_keys, kind)
@@ -286,7 +285,7 @@ class Repository:
         return self._write(body)
 
     def replace_sealed(self, ended: Sequence[Succession]) -> Change:
-        """Apply successions: replace sealed tasks by their children, in one transaction."""
+        """Replace sealed tasks by their children, in one transaction."""
 
         def body(connection: Connection) -> Change:
             for one in ended:
@@ -333,7 +332,7 @@ class Repository:
         return Change(counter_rows.next_version(connection), tasks=task_rows.some(connection, task_ids))
 
     def drain(self, node_id: str, draining: bool) -> Change:
-        """Store whether a node is being drained. Raises UnknownName."""
+        """Store whether an operator drains a node. Raises UnknownName."""
         nodes = tables.nodes
 
         def body(connection: Connection) -> Change:
@@ -439,7 +438,8 @@ class Repository:
         return self._write(lambda connection: Change(counter_rows.next_version(connection)))
 
     def _write(self, body: Callable[[Connection], T]) -> T:
-        """Run `body` in a transaction of the owner. Raises Fenced if this process is not the owner any more."""
+        """Run `body` in a transaction that commits only if this process is the owner. Raises Fenced if it is not any
+        more."""
         owner = tables.owner
         touch = (
             update(owner)

@@ -30,10 +30,8 @@ def cannot_write(code: int | None) -> bool:
 
 
 def attempts_max(code: int | None, *, lost: bool, committing: bool) -> int:
-    """The number of times that a transaction which fails with this error is attempted in total; 1 means no retry.
-
-    `lost`: the connection cannot be used any more. `committing`: COMMIT may have been sent.
-    """
+    """How often a transaction that fails with this error is attempted in total; 1 means no retry. `lost`: the
+    connection cannot be used any more. `committing`: COMMIT may have been sent."""
     if code == DEADLOCK:
         return DEADLOCKS_MAX
     if committing:

@@ -38,7 +38,7 @@ class StoredSources:
         return self._transactions.run(body)
 
     def of_tenant(self, key: TenantKey) -> tuple[Tenant, tuple[Source, ...], frozenset[int]]:
-        """A tenant, its sources (including removed ones), and the ids of the stores that push to it. Raises
+        """Returns (the tenant, its sources including removed ones, the ids of the stores that push to it). Raises
         UnknownName."""
 
         def body(connection: Connection) -> tuple[Tenant, tuple[Source, ...], frozenset[int]]:
@@ -104,7 +104,7 @@ def _add(
     upstream_id: str,
     now_ms: ColumnElement[int],
 ) -> tuple[Source, bool]:
-    """Insert a source. Returns the source, and whether it is new. Raises UnknownName, and AlreadyDiffers if the tenant
+    """Insert a source. Returns (the source, whether it is new). Raises UnknownName, and AlreadyDiffers if the tenant
     has another source."""
     tenant_rows.one(connection, key)
     known = _of_tenant(connection, key)

@@ -28,7 +28,7 @@ def all_tasks(connection: Connection) -> tuple[Task, ...]:
 
 
 def some(connection: Connection, task_ids: Sequence[int]) -> tuple[Task, ...]:
-    """The tasks with these ids. Ids that do not exist are left out."""
+    """The tasks with these ids. Ids that no task has are left out."""
     found: list[Task] = []
     for at in range(0, len(task_ids), _AT_ONCE):
         query = select(_TASKS).where(_TASKS.c.task_id.in_(task_ids[at : at + _AT_ONCE]))
@@ -97,7 +97,7 @@ def order(connection: Connection, one: TaskOrder) -> None:
 
 
 def replace_sealed(connection: Connection, one: Succession) -> None:
-    """Replace sealed tasks by their children, which begin at the sorter of the first parent."""
+    """Replace sealed tasks by their children, which are assigned to the sorter of the first parent."""
     parents = _TASKS.c.task_id.in_(one.parents)
     sorter = (
         connection.execute(select(_TASKS.c.sorter_node).where(parents).order_by(_TASKS.c.task_id)).scalars().first()

@@ -68,8 +68,8 @@ class TenantEnds:
         return self._write(lambda connection: self._set(connection, key, paused=int(paused)))
 
     def delete_in(self, key: TenantKey, grace_ms: int) -> tuple[Tenant, Change | None]:
-        """Schedule a tenant to be erased in `grace_ms` milliseconds; this replaces an earlier schedule. Raises
-        UnknownName, InvalidRequest."""
+        """Schedule a tenant to be erased in `grace_ms` ms. This replaces an earlier schedule. Raises UnknownName,
+        InvalidRequest."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
             now_ms: int = connection.execute(select(self._now_ms)).scalar_one()

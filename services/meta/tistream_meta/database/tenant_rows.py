@@ -90,7 +90,8 @@ def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant 
 
 
 def start(connection: Connection, key: TenantKey, snapshot_ts: int) -> Tenant | None:
-    """Store the snapshot_ts of a tenant. Returns None if the tenant has one already, or is being erased."""
+    """Store the snapshot_ts of a tenant, which starts it. Returns None if the tenant has started before, or is being
+    erased."""
     tenants = tables.tenants
     changed = connection.execute(
         update(tenants)

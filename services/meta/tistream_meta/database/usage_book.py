@@ -66,7 +66,7 @@ class UsageBook:
         self._transactions.run(body)
 
     def of_tenant(self, key: TenantKey, from_ms: int, to_ms: int) -> Usage:
-        """The usage of a tenant in the hours that begin at or after `from_ms` and before `to_ms`. Raises
+        """The usage of a tenant in the hours that begin at or after `from_ms` and before `to_ms` (Unix ms). Raises
         UnknownName."""
 
         def body(connection: Connection) -> Usage:
@@ -113,8 +113,8 @@ def _counted(report: UsageReport) -> Iterable[dict[str, Any]]:
 
 
 def _intake(report: UsageReport) -> Iterable[dict[str, Any]]:
-    """The rows for bytes of accepted change files. They have no node and no instance, because the numbers come from
-    manifests: every process that reads the manifests reports the same numbers."""
+    """The rows for the bytes of change files in a report. They name no node and no instance, because the numbers come
+    from manifests: every process that reads the manifests reports the same numbers."""
     for one in report.intake:
         yield _row(one.cluster_id, one.tenant_id, one.hour_ms, "", "", {"bytes_in": one.bytes_in})
 

@@ -25,11 +25,14 @@ RENEW_MS = 5_000  # a lease is renewed in the database when less than this is le
 @dataclass(frozen=True, slots=True)
 class Feed:
     """A row of the table `changefeeds`. `config` is JSON. `error` says why the feed has failed. Each change raises
-    `revision`. `begin_ts` is the ts after which a sink without progress begins; None means `start_ts`. `moved`, `skips`
-    and `applied` are as in FeedWork and FeedReport. `skipped` is the number of events that were left out, by sink and
-    shard, so that a feed that goes to another topic keeps them. While `recut` is set, the feed has the shards of it;
-    when these have stopped at one ts, it gets those of its configuration. `ended` has the row events and bytes of the
-    shards that such a change has ended, by sink and shard."""
+    `revision`.
+
+    `begin_ts` is the ts after which the feed begins if its sink has no progress; None means `start_ts`. `moved`,
+    `skips` and `applied` are as in FeedWork and FeedReport. `skipped` is the number of events that were left out, by
+    sink and shard, so that a feed that goes to another topic keeps them. While `recut` is set, the feed has the shards
+    of `recut`; once these have stopped at one ts, it gets the shards of its configuration. `ended` has the row events
+    and bytes of the shards that such a change has ended, by sink and shard.
+    """
 
     tenant: TenantKey
     feed_id: str
@@ -67,7 +70,7 @@ class HeldShard:
 
     @property
     def key(self) -> tuple[TenantKey, str, int]:
-        """The identity of the shard: tenant, feed id, number of the shard."""
+        """What identifies the shard: tenant, feed id, number of the shard."""
         return self.tenant, self.feed_id, self.shard
 
     def of(self, node_id: str, instance: str) -> bool:
@@ -130,5 +133,5 @@ def check_same(there: Feed, wanted: Feed, *, start_given: bool) -> None:
 
 
 def shown_state(stored: StoredState, phase: Phase | None) -> State:
-    """The state of a feed that users see. `phase` is that of the newest report; None if there is no report."""
+    """The state of a feed that users see. `phase`: the phase in the newest report; None if there is no report."""
     return "retrying" if stored == "running" and phase == "retrying" else stored

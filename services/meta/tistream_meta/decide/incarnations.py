@@ -27,7 +27,7 @@ from tistream_meta.decide.model import Node
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of a process, as it identifies itself."""
+    """One start of a process: its number, and its random name."""
 
     instance: str
     start_epoch: int
@@ -43,7 +43,7 @@ class Standing(Enum):
 
 
 def standing(registered: Node | None, start: Start) -> Standing:
-    """The Standing of a process start, given the node that is registered under its name."""
+    """Decide the Standing of a process start. `registered` is the node that has its name; None if no node has."""
     if registered is None:
         return Standing.UNKNOWN
     if registered.instance == start.instance:

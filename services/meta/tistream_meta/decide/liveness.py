@@ -1,13 +1,12 @@
-"""Liveness of a node: a pure function of its last heartbeat and the time.
+"""Decides whether a node is alive, suspect or lost, from its last heartbeat and the time. Pure.
 
             suspect_ms without a heartbeat          lost_ms
     ALIVE ----------------------------> SUSPECT ------------> LOST
       ^                                    |                    |
       +--------------- heartbeat ----------+--------------------+
 
-A node that an operator drains is DRAINING in place of ALIVE and SUSPECT, until it is lost or the drain is taken back.
-
-A new owner has not received any heartbeat, so a node's silence counts from the beginning of the ownership at the
+A node that an operator drains is DRAINING in place of ALIVE and SUSPECT, until it is lost or the operator ends the
+drain. A new owner has not received any heartbeat, so a node's silence counts from the beginning of the ownership at the
 earliest.
 """
 
@@ -43,7 +42,7 @@ def is_lost(node: str | None, nodes: Mapping[str, NodeState]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Milliseconds without a heartbeat after which a node is suspect, and after which it is lost."""
+    """After how many ms without a heartbeat a node is suspect, and after how many it is lost."""
 
     suspect_ms: int
     lost_ms: int

@@ -143,7 +143,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that routes are made from, as of one `version`."""
+    """Everything from which routes are made, as of one `version`."""
 
     version: int
     tenants: tuple[Tenant, ...]

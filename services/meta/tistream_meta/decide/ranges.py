@@ -99,6 +99,6 @@ def _table_bounds(top: int, count: int) -> list[bytes]:
 
 
 def _handle(index: int) -> int:
-    """An integer handle at which a table is cut. It is low, because small tables have their rows there, and it varies
-    with `index`."""
+    """An integer handle at which a table is cut. The handle is low, because small tables have their rows there, and
+    varies with `index`."""
     return 2 + (index * 7) % 61

@@ -1,4 +1,4 @@
-"""The limits and rules of the scheduler. Pure."""
+"""The limits that the scheduler of tasks obeys. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tistream_meta.decide.task_policy import DEFAULT_LIMITS, MoveLimits
 
 @dataclass(frozen=True, slots=True)
 class SchedulingRules:
-    """Limits of moves, and the rules of splits and merges."""
+    """The limits of moves of tasks, and the rules of splits and merges."""
 
     moves: MoveLimits = DEFAULT_LIMITS
     seals: seals.Rules = seals.DEFAULT_RULES

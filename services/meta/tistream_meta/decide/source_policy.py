@@ -53,8 +53,8 @@ def refusal(facts: SourceFacts) -> str | None:
 
 
 def _gap(facts: SourceFacts, snapshot_ts: int) -> str | None:
-    """The reason why the log leaves a gap after the ts at which the tenant begins, or at which its earlier source
-    ended; None if there is no gap."""
+    """The reason why changes are missing between the log's beginning and the ts at which the tenant begins, or at which
+    its earlier source ended; None if no change is missing."""
     begin = snapshot_ts if facts.released_ts is None else facts.released_ts
     what = "the tenant's snapshot_ts" if facts.released_ts is None else "the released ts of its earlier source"
     if facts.backup.start_ts > begin:

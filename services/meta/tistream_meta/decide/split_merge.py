@@ -148,10 +148,8 @@ def forgotten(tasks: Sequence[Task], reported: Mapping[int, SorterReport]) -> li
 def under_way(
     tasks: Iterable[Task], reported: Mapping[int, SorterReport], age_ms: Mapping[int, int], rules: Rules
 ) -> list[TaskOrder]:
-    """The next step of each ordered merge: a later stop, the permission to seal, or a withdrawal.
-
-    `age_ms` maps task ids to the time for which this owner has known the task's order.
-    """
+    """Find the next step of each merge in progress: a later stop, the permission to seal, or a withdrawal. `age_ms`: by
+    task id, for how many ms this owner has known the task's order."""
     by_child: dict[tuple[TenantKey, int], list[Task]] = defaultdict(list)
     for task in tasks:
         if task.seal is not None and task.seal.merges:
@@ -247,7 +245,7 @@ def merge(left: Task, right: Task, ours: SorterReport, theirs: SorterReport, why
 
 
 def halves(span: KeySpan, key: bytes) -> tuple[KeySpan, KeySpan] | None:
-    """The two parts of a span that is cut at a key; None if the key does not lie strictly inside."""
+    """Cut a span at a key. Returns both parts; None if the key does not lie strictly inside."""
     if key <= span.start or key not in span:
         return None
     return KeySpan(span.start, key), KeySpan(key, span.end)
@@ -259,8 +257,9 @@ def _ready(task: Task, reported: SorterReport, rules: Rules) -> bool:
 
 
 def own_stop(stop_at: int, child: Child) -> int:
-    """Make a stop_at unique to one order: its logical bits are those of the child's task id. The stop_at of a withdrawn
-    order must not be used again, because one of two holders may not have received the withdrawal yet (adr/0008)."""
+    """Make a stop_at that no other order has: its logical bits are those of the child's task id. The stop_at of a
+    withdrawn order must not be used again, because one of two holders may not have received the withdrawal yet
+    (adr/0008)."""
     return stop_at & ~_LOGICAL | child.task_id & _LOGICAL
 
 

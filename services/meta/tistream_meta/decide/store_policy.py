@@ -54,11 +54,9 @@ def summed_up(given: Sequence[StoreAssignment]) -> list[dict[str, object]]:
 def assignments(
     stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads, budget: int
 ) -> list[StoreAssignment]:
-    """The stores to assign to another dispatcher now; empty if nothing needs to change.
-
-    `loads`: bytes of watermarks and references per second; 0 if not known. At most `budget` stores are taken from live
-    dispatchers. Costs n log n in stores and dispatchers.
-    """
+    """The stores that must be assigned to another dispatcher now; empty if nothing needs to change. `loads`: bytes of
+    watermarks and references per second; 0 if not known. At most `budget` stores are taken from live dispatchers. Costs
+    n log n in stores and dispatchers."""
     alive = [node for node, state in nodes.items() if state is NodeState.ALIVE]
     if not alive:
         return []

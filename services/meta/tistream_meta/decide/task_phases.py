@@ -29,7 +29,7 @@ class Phase(Enum):
 
 
 class PhaseEvent(Enum):
-    """An event of a task: a decision of the owner, or a report of a sorter."""
+    """What changes the phase of a task: a decision of the owner, or a report of a sorter."""
 
     PREPARE = "prepare"  # the owner names the next sorter
     ABANDON = "abandon"  # the owner abandons the move

@@ -1,1 +1,1 @@
-"""Changefeeds in the meta database, and the workers that hold their shards."""
+"""Changefeeds in the meta database, their shards, and the secrets that they use."""

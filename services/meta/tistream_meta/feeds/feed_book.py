@@ -1,8 +1,6 @@
-"""Changefeeds in the meta database: one row for each feed, and one for each of its shards.
-
-feed_policy.py decides; this module reads and writes the rows. The progress that is stored here is for users only: a
-worker continues from the progress that it reads in the sink.
-"""
+"""Stores changefeeds in the meta database: one row for each feed, and one for each of its shards. feed_policy.py
+decides; this module reads and writes the rows. The progress that is stored here is for users only: a worker continues
+from the progress that it reads in the sink."""
 
 from __future__ import annotations
 
@@ -155,7 +153,7 @@ class FeedBook:
         return self._write(body)
 
     def _check_shards(self, connection: Connection, feed: Feed, changed: Feed) -> None:
-        """Check that the tenant may have the shards that a change of a feed adds. Raises QuotaReached."""
+        """Check the tenant's quota of shards, if a change of a feed adds some. Raises QuotaReached."""
         wanted = feed_shards.wanted(json.loads(changed.config))
         if wanted > feed_shards.wanted(json.loads(feed.config)):
             had = len(feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, feed.tenant)))
@@ -215,8 +213,8 @@ class FeedBook:
         return self._write(body)
 
     def _cut(self, connection: Connection, before: Feed, feed: Feed) -> None:
-        """End the leases of a feed whose shards have stopped. If these have met, give the feed its new shards, with
-        epochs that no shard of the feed has had."""
+        """End the leases of a feed whose shards have all stopped. If they have stopped at the same ts, give the feed
+        its new shards, with epochs that no shard of the feed has had."""
         if feed.recut is not None:
             feed_rows.release(connection, feed)
             return

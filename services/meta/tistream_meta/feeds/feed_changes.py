@@ -1,9 +1,6 @@
-"""Computes a changefeed after a change by a user, and the event that records the change.
-
-Pure. Each change raises the feed's revision. The worker that opens the sink next applies the revision from the sink's
-checkpoint on, in the transaction that fences the previous worker, and reports that ts (docs/changefeeds.md,
-"Changing a feed").
-"""
+"""Computes how a changefeed is stored after a change by a user, and the event that records the change. Pure. Each
+change raises the feed's revision. The worker that opens the sink next applies the revision from the sink's checkpoint
+on, in the transaction that fences the previous worker, and reports that ts (docs/changefeeds.md, "Changing a feed")."""
 
 from __future__ import annotations
 
@@ -130,7 +127,7 @@ def checkpoint_after(feed: Feed, changed: Feed, checkpoint_ts: int) -> int | Non
 
 
 def happening(before: Feed, after: Feed) -> Happening | None:
-    """The event that records what a user's call has changed in a feed; None if it has changed nothing."""
+    """The event that records what a user has changed in a feed; None if nothing was changed."""
     if before == after:
         return None
     moved = after.moved is not None and after.moved != before.moved
@@ -169,7 +166,7 @@ def reported(
 
 
 def _tables(before: Sequence[StoppedTableInfo], now: Sequence[StoppedTableInfo]) -> list[Happening]:
-    """The tables that have stopped between two reports, and the tables that have continued."""
+    """The events that record which tables have stopped, and which have continued, between two reports."""
     was, became = ({(one.database, one.table): one for one in found} for found in (before, now))
     new = [one for name, one in became.items() if name not in was or was[name].reason != one.reason]
     gone = [one for name, one in was.items() if name not in became]

@@ -53,8 +53,8 @@ def release(connection: Connection, feed: Feed, checkpoint_ts: int | None = None
 
 
 def cut(connection: Connection, feed: Feed, count: int, checkpoint_ts: int) -> None:
-    """Replace the shards of a feed by `count` others, which no process holds. Their epoch is the highest of those
-    before."""
+    """Replace the shards of a feed by `count` new ones, which no process holds. The new ones have the highest epoch of
+    the old ones."""
     there = shards(connection, named(SHARDS, feed.tenant, feed.feed_id))
     epoch = max(one.epoch for one in there)
     connection.execute(delete(SHARDS).where(named(SHARDS, feed.tenant, feed.feed_id)))

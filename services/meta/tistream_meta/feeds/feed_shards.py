@@ -66,9 +66,9 @@ def end_ts(feed: Feed) -> int | None:
 
 
 def meeting(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
-    """A feed that is to be cut, after these reports of its shards, all of which have stopped. If they have met, the
-    feed has its new shards from that ts on: no new shard sends what an old one has sent, and no event lies between.
-    Otherwise the shards continue to the highest ts that one of them has reached."""
+    """Change the number of shards of a feed, after reports that all its shards have stopped. If all have stopped at the
+    same ts, the result has the new shards from that ts on: no new shard sends what an old one has sent, and no event is
+    left out. Otherwise in the result the old shards continue to the highest ts that one of them has reached."""
     assert feed.recut is not None
     found = [one for one in reports if one is not None and one.reached_ts is not None]
     if len(found) < len(reports):
@@ -89,8 +89,8 @@ def met(reports: Sequence[FeedReport]) -> bool:
 
 
 def with_ended(feed: Feed, rows: int, size: int) -> tuple[int, int]:
-    """The row events and bytes of all shards that the feed has had in its sink. `rows` and `size` are those of its
-    present shards, whose progress contains what an earlier shard of the same number has sent."""
+    """The row events and bytes that all shards of the feed, past and present, have sent to its sink. `rows` and `size`
+    are those of its present shards, whose progress includes what an earlier shard of the same number has sent."""
     now = {_counter(feed, shard) for shard in range(count(feed))}
     mine = f"{sink_of(feed.sink_uri)}/"
     others = [sent for name, sent in feed.ended.items() if name.startswith(mine) and name not in now]
@@ -102,14 +102,14 @@ def _counter(feed: Feed, shard: int) -> str:
 
 
 def sink_of(uri: str) -> str:
-    """The identity of the sink that stores the progress: brokers and topic, without options and credentials."""
+    """What identifies the sink that stores the progress: brokers and topic, without options and credentials."""
     parts = urlsplit(uri)
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     return hashlib.sha256(where.encode()).hexdigest()[:32]
 
 
 def with_skipped(feed: Feed, shard: int, skipped: int) -> Feed:
-    """The feed after a report of the number of events that a shard has left out."""
+    """The feed after a report that a shard has left out `skipped` events."""
     counter = _counter(feed, shard)
     return (
         feed if skipped <= feed.skipped.get(counter, 0) else replace(feed, skipped={**feed.skipped, counter: skipped})
@@ -150,7 +150,7 @@ def _together(reports: Sequence[FeedReport], *, whole: bool) -> FeedReport:
 
 
 def known_ts(feed: Feed, shard: HeldShard) -> int | None:
-    """A checkpoint of the shard that its sink has acknowledged; None if the sink may have no progress: no worker has
+    """A checkpoint of the shard that its sink has acknowledged. None if the sink may have no progress: no worker has
     reported any, or a move of the checkpoint is due, which permits a sink without progress."""
     done = 0 if feed.applied is None else feed.applied.revision
     due = feed.moved is not None and feed.moved.revision > done

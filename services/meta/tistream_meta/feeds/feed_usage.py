@@ -1,10 +1,10 @@
 """Counts the row events and bytes that changefeeds have delivered, by feed and hour, for the usage of tenants.
 
-A worker reports running totals: the row events and bytes that the sink has acknowledged since the feed began there. The
-totals are part of the feed's progress in the sink. An hour is credited with the amount by which a total exceeds the
-highest earlier total. So reports may arrive twice, and events that a killed worker did not report are in the total of
-the next worker: the hours add up to what the sink has. Events that were acknowledged between the last report and the
-removal of a feed are not counted.
+A worker reports totals: the row events and bytes that the sink has acknowledged since the feed began there. The totals
+are part of the feed's progress in the sink. An hour gets the amount by which a total exceeds the highest earlier total.
+So reports may arrive twice, and events that a killed worker did not report are in the total of the next worker: the
+hours add up to what the sink has. Events that were acknowledged between the last report and the removal of a feed are
+not counted.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the meta database keeps of a changefeed that was removed with `keep_progress`: enough for a feed that is created
-again under its id to continue from the progress in the sink."""
+"""Stores what is needed of a changefeed that was removed with `keep_progress`, so that a feed that is created again
+under its id continues from the progress in the sink."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Counts the workers among which the rate quotas of a tenant are divided. Pure.
-
-A quota holds for the tenant, and each worker limits what it sends itself. So a worker takes the share that results from
-the number of workers that have sent something for the tenant lately. The counts are in the memory of the owner. A new
-owner receives them again with the next beat of each worker.
-"""
+"""Counts the workers among which the rate quotas of a tenant are divided. Pure. A quota applies to the tenant, and each
+worker limits what it sends itself. So a worker takes the share that results from the number of workers that have sent
+something for the tenant lately. The counts are in the memory of the owner. A new owner receives them again with the
+next beat of each worker."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ BUSY_MS = 5_000  # a worker that was not busy for so long has no share
 
 @dataclass(slots=True)
 class QuotaSharers:
-    """The time, in monotonic milliseconds, at which each worker was last busy for a tenant, by tenant and worker."""
+    """Remembers when each worker was last busy for a tenant, in monotonic ms."""
 
     _busy: dict[str, dict[str, int]] = field(default_factory=dict)
 

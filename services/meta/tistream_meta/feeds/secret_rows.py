@@ -49,7 +49,7 @@ def put_of_feed(
 
 
 def remove_of_feed(connection: Connection, now_ms: ColumnElement[int], key: TenantKey, feed_id: str) -> None:
-    """Remove the secrets that were made from a feed's sink URI. The feed was removed before; a secret that another feed
+    """Remove the secrets that were made from a feed's sink URI, after the feed was removed. A secret that another feed
     uses is kept."""
     mine = f"{of_feed(feed_id)}."
     for one in infos(connection, key):

@@ -43,7 +43,7 @@ class OwnerCopy:
             self._put_store(store)
 
     def everything(self) -> Touched:
-        """All tasks and tenants, as Touched."""
+        """A Touched with all tasks and tenants."""
         return Touched(set(self.tasks), set(self.tenants))
 
     def take(self, change: Change) -> Touched:
@@ -109,7 +109,7 @@ class OwnerCopy:
         return [one for _, one in sorted(self.tenants.items()) if one.erasing or one.delete_at_ms is not None]
 
     def retired(self) -> list[Store]:
-        """Stores that are being retired, by tenant and id."""
+        """The retired stores whose files are being deleted, by tenant and id."""
         return [store for _, store in sorted(self.stores.items()) if store.retired_ts is not None]
 
     def _put_store(self, store: Store) -> None:

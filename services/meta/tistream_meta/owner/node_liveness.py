@@ -33,7 +33,8 @@ class NodeHeartbeats:
         self._lately.add(node_id)
 
     def silence_ms(self, node_id: str, since_ms: int, now_ms: int) -> int:
-        """Milliseconds since the last heartbeat of a node. `since_ms`: when this process became the owner."""
+        """How many ms ago the last heartbeat of a node came. `since_ms`: when this process became the owner, from which
+        silence counts at the earliest."""
         return now_ms - max(since_ms, self._heard_ms.get(node_id, since_ms))
 
     def next_ms(self) -> int:
@@ -43,7 +44,7 @@ class NodeHeartbeats:
         return min(max(BEAT_MS, even), max(BEAT_MS, self.timings.suspect_ms // 2))
 
     def forget(self) -> None:
-        """Forget all heartbeats: a new owner starts with an empty table."""
+        """Forget all heartbeats, because a new owner starts with an empty table."""
         self._heard_ms.clear()
 
     def suspend(self, since_ms: int) -> None:

@@ -160,12 +160,13 @@ class OwnersWork:
             return self._book.ending() if self._book is not None and self._ownership.held else []
 
     def retired(self) -> list[Store]:
-        """Stores that are being retired, by tenant and id; empty if another meta server is the owner."""
+        """The retired stores whose files are being deleted, by tenant and id; empty if another meta server is the
+        owner."""
         with self._lock:
             return self._book.retired() if self._book is not None and self._ownership.held else []
 
     def write(self, change: Callable[[], Change | None]) -> None:
-        """Execute a write as the owner, and publish the change in the routes. Raises Unavailable."""
+        """Execute a write as the owner, and publish what it has changed in the routes. Raises Unavailable."""
         with self._writing():
             self._take(change())
 
@@ -249,14 +250,13 @@ class OwnersWork:
             self._take(self._scheduler.move(book, self.heard.states, task_id, node_id))
 
     def split(self, task_id: int, key: bytes | None) -> tuple[int, ...]:
-        """Order a task to be split at `key`, or if that is None at the key that halves its load; returns the ids of its
-        children. Raises UnknownName, and InvalidRequest if it cannot be split."""
+        """Order a task to be split at `key`; None: at the key that halves its load. Returns the ids of its children.
+        Raises UnknownName, and InvalidRequest if the task cannot be split."""
         return self._order(lambda book, now_ms: self._scheduler.split(book, task_id, key, now_ms))
 
     def merge(self, task_id: int, neighbour: int) -> tuple[int, ...]:
-        """Order two neighbours to be merged; returns the id of their child. Raises UnknownName, and InvalidRequest if
-        they cannot be merged.
-        """
+        """Order two neighbouring tasks to be merged. Returns the id of their child. Raises UnknownName, and
+        InvalidRequest if they cannot be merged."""
         return self._order(lambda book, now_ms: self._scheduler.merge(book, task_id, neighbour, now_ms))
 
     def _order(self, order: Callable[[OwnerCopy, int], tuple[Change | None, tuple[int, ...]]]) -> tuple[int, ...]:

@@ -79,7 +79,7 @@ class Reports:
         return _differing(known.held, held) | _differing(known.prepared, prepared) | _differing(known.fenced, fenced)
 
     def forget(self) -> None:
-        """Forget all reports: a new owner starts without any."""
+        """Forget all reports, because a new owner starts without any."""
         self._of.clear()
         self._measured.clear()
 
@@ -108,9 +108,9 @@ class Reports:
         )
 
     def claimed_by(self, task: Task) -> int | None:
-        """The epoch that has claimed a task's manifests, if it is newer than the epoch in the database and so prevents
-        the task's sorter from claiming; else None. That happens after a restore of the database, which has forgotten
-        newer epochs."""
+        """The epoch that has claimed a task's manifests, if it is newer than the epoch in the database; else None. Such
+        an epoch prevents the task's sorter from claiming. That happens after a restore of the database, which has
+        forgotten newer epochs."""
         heard = self._of.get(task.sorter_node or "")
         one = None if heard is None else heard.fenced.get(task.task_id)
         if one is None or one.fenced_by is None or one.task_epoch != task.task_epoch:

@@ -184,7 +184,7 @@ class Scheduler:
         return change, tuple(_ids(order.seal.children))
 
     def _working(self, book: OwnerCopy, task_id: int, now_ms: int) -> tuple[Task, seals.SorterReport]:
-        """Check that a task is running and has no order, and return it. Raises InvalidRequest otherwise."""
+        """Return the task if it is running and has no order to split or merge. Raises InvalidRequest otherwise."""
         task = _find(book, task_id)
         if task.seal is not None:
             raise InvalidRequest(f"task {task_id} is about to be split or merged already")

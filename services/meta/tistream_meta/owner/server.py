@@ -76,7 +76,7 @@ class MetaServer:
         return self._work
 
     def write(self, change: Callable[[], Change | None]) -> None:
-        """Write as the owner, and publish the change in the routes. Raises Unavailable."""
+        """Execute a write as the owner, and publish what it has changed in the routes. Raises Unavailable."""
         self.owned().write(change)
 
     def writing(self) -> AbstractContextManager[None]:
@@ -90,7 +90,8 @@ class MetaServer:
         return self._work.ending()
 
     def retired(self) -> list[Store]:
-        """Stores that are being retired, by tenant and id; empty if another meta server is the owner."""
+        """The retired stores whose files are being deleted, by tenant and id; empty if another meta server is the
+        owner."""
         return self._work.retired()
 
     def is_owner(self) -> bool:
@@ -106,7 +107,7 @@ class MetaServer:
         return found
 
     def not_ready(self) -> str | None:
-        """The reason why requests cannot be served; None if they can be."""
+        """The reason why this process cannot serve requests; None if it can."""
         if not self._prepared:
             return "the meta database was not opened yet"
         if not self.is_owner():
@@ -165,6 +166,6 @@ class MetaServer:
         return self._repository.owner()
 
     def routes(self) -> RouteBoard:
-        """The RouteBoard that readers wait on. While another meta server is the owner, it has a copy of that server's
+        """The RouteBoard on which readers wait. While another meta server is the owner, it has a copy of that server's
         routes. It keeps the last routes while no owner is known."""
         return self._routes

@@ -31,7 +31,7 @@ class ReportedStore:
 
 @dataclass(slots=True)
 class StoreKeeping:
-    """The reports of dispatchers about stores that this owner has received. Times are monotonic milliseconds. Not
+    """The reports of dispatchers about stores, as this owner has received them. Times are monotonic ms. Not
     thread-safe."""
 
     _loads: dict[tuple[TenantKey, int], float] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class StoreKeeping:
     _look_ms: int = 0
 
     def forget(self) -> None:
-        """Forget all reports: a new owner starts without any."""
+        """Forget all reports, because a new owner starts without any."""
         self._loads.clear()
         self._found.clear()
         self._heard.clear()
@@ -85,8 +85,8 @@ class StoreKeeping:
         return given + homeless
 
     def _budget(self, dispatchers: Mapping[str, NodeState], now_ms: int) -> int:
-        """The number of stores that may move now. It is 0 until every live dispatcher has sent a heartbeat, because its
-        stores would seem to have no load."""
+        """How many stores may move now. It is 0 until every live dispatcher has sent a heartbeat, because the stores of
+        a dispatcher without one would seem to have no load."""
         unheard = [n for n, state in dispatchers.items() if state is NodeState.ALIVE and n not in self._heard]
         paused = self._moved_ms is not None and now_ms - self._moved_ms < MOVES_MS
         return 0 if unheard or paused else MOVES_MAX

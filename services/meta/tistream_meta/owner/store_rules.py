@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoreRules:
-    """Executes the changes that operators make to stores. `write` executes a change as the owner, and publishes it in
-    the routes."""
+    """Executes the requests of operators about stores. `write` executes a change as the owner, and publishes it in the
+    routes."""
 
     repository: Repository
     objects: ObjectStore

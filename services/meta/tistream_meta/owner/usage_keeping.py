@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 
 class UsageKeeping:
-    """Usage and quotas of tenants. Every meta server accepts reports of usage and returns usage, whether it is the
-    owner or not, because the counters only grow."""
+    """Stores and returns the usage and quotas of tenants. Every meta server accepts reports of usage and returns usage,
+    whether it is the owner or not, because the counters only grow."""
 
     def __init__(
         self, server: MetaServer, repository: Repository, clock: Clock, keep_ms: int, metrics: MetaMetrics

@@ -1,1 +1,1 @@
-"""Restores that ingest processes run, in the meta database."""
+"""Restores in the meta database. Ingest processes run them."""

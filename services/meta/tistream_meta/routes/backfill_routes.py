@@ -52,7 +52,7 @@ def running_backfills(request: Request) -> BackfillRows:
 
 @router.get("/upcall/v1/ended-backfills", operation_id="EndedBackfills")
 def ended_backfills(request: Request) -> BackfillRows:
-    """The backfills of all tenants that have ended, for the ingest service, which collects their objects."""
+    """The backfills of all tenants that have ended. The ingest service deletes their objects."""
     return BackfillRows(backfills=_book(request).ended())
 
 
@@ -60,7 +60,7 @@ def ended_backfills(request: Request) -> BackfillRows:
     "/upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}/end", operation_id="EndBackfill"
 )
 def end_backfill(request: Request, cluster_id: str, tenant_id: str, backfill_id: str, body: EndBackfill) -> BackfillRow:
-    """Record that a backfill has finished or failed. Idempotent; 409 if it has ended otherwise."""
+    """Record that a backfill has finished or failed. Idempotent; 409 if it has ended in another way."""
     return _book(request).end(TenantKey.parse(cluster_id, tenant_id), backfill_id, body.state, body.reason)
 
 

@@ -61,7 +61,7 @@ class OwnersRoute(AuditedRoute):
 
 
 def _forwarded(owner: MetaClient, request: Request, body: bytes) -> Response:
-    """Forward a request to the owner, and return its answer. Raises the error that the owner answers, or
+    """Forward a request to the owner, and return its answer. Raises the error that the owner returned, or
     Unavailable."""
     query = request.scope["query_string"]
     path = (request.scope["raw_path"] + (b"?" + query if query else b"")).decode("ascii")

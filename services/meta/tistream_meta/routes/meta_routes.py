@@ -204,7 +204,7 @@ def show_owner(request: Request) -> OwnerInfo:
 
 @of_owner.post("/upcall/v1/nodes/{node_id}/starts", operation_id="NewStart")
 def new_start(request: Request, node_id: NodeId) -> NewStart:
-    """A new start_epoch for a process that will register."""
+    """Reserve a new start_epoch for a process that will register."""
     return NewStart(start_epoch=_owned(request).new_start(node_id))
 
 

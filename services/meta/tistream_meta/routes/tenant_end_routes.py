@@ -20,7 +20,7 @@ router = APIRouter(route_class=OwnersRoute)
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/pause", operation_id="PauseTenant")
 def pause_tenant(request: Request, cluster_id: str, tenant_id: str, body: PauseTenant) -> TenantInfo:
-    """Stop reading a tenant's files, or resume. Idempotent."""
+    """Stop reading a tenant's files, or begin again. Idempotent."""
     key = TenantKey.parse(cluster_id, tenant_id)
     return tenant_info(_server(request).tenant_rules.pause(key, paused=body.paused))
 

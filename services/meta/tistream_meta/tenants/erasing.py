@@ -36,7 +36,7 @@ class Owner(Protocol):
         owner."""
 
     def retired(self) -> list[Store]:
-        """Stores that were retired; empty if another meta server is the owner."""
+        """The retired stores whose files must be deleted; empty if another meta server is the owner."""
 
     def write(self, change: Callable[[], Change | None]) -> None:
         """Execute a write as the owner, and publish the change in the routes. Raises Unavailable, Fenced."""
@@ -65,8 +65,8 @@ class Erasing:
         self._store_sweeps: dict[tuple[TenantKey, int], _Sweep] = {}
 
     def step(self) -> int:
-        """Make one pass over all tenants and stores that are being erased. Returns the milliseconds until the next
-        pass. Raises Unavailable."""
+        """Delete objects of each tenant and store that is being erased. Returns the ms until the next call. Raises
+        Unavailable."""
         ending = self._owner.ending()
         self._sweeps = {one.key: self._sweeps.get(one.key, _Sweep()) for one in ending if one.erasing}
         for tenant in ending:

@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SourceRules:
-    """Executes the changes that operators make to sources. objects: the platform's object store. open_log: opens
-    another store by its URL. backfill: starts the backfill of all tables of a tenant from the full backup at a URL, in
-    the transaction that adds the source."""
+    """Executes the requests of operators about sources. objects: the platform's object store. open_log: opens another
+    store by its URL. backfill: starts the backfill of all tables of a tenant from the full backup at a URL, in the
+    transaction that adds the source."""
 
     repository: Repository
     objects: ObjectStore

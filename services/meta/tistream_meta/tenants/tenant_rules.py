@@ -21,8 +21,8 @@ Write = Callable[[], tuple[Tenant, Change | None]]
 
 @dataclass(frozen=True, slots=True)
 class TenantRules:
-    """Executes the changes that operators make to tenants. `write` executes a change as the owner, and publishes it in
-    the routes."""
+    """Executes the requests of operators about tenants. `write` executes a change as the owner, and publishes it in the
+    routes."""
 
     repository: Repository
     options: Options
@@ -36,12 +36,12 @@ class TenantRules:
         index_keys: bool | None = None,
         kind: TenantKind | None = None,
     ) -> Tenant:
-        """Register a tenant; it is served once its schema_snap has been read.
+        """Register a tenant. It is served once its schema_snap has been read.
 
-        If `retention` is None, the default of the settings applies. If `encryption` is None, the tenant has no key of
-        its own. `index_keys` says whether index entries are kept; None means that the sorters' setting applies. It
-        never changes, because entries that were dropped would be missing. `kind` None means TiDB for a new tenant; the
-        kind never changes either. Raises AlreadyDiffers, InvalidRequest.
+        `retention` None means the default of the settings. `encryption` None means that the tenant has no key of its
+        own. `index_keys` says whether index entries are kept; None means that the sorters' setting applies. It never
+        changes, because entries that were dropped would be missing. `kind` None means TiDB for a new tenant; the kind
+        never changes either. Raises AlreadyDiffers, InvalidRequest.
         """
         self._check(encryption)
         default = self.options.retention
@@ -52,7 +52,7 @@ class TenantRules:
         return self._done(lambda: self.repository.set_rule(key, retention))
 
     def set_encryption(self, key: TenantKey, encryption: Encryption) -> Tenant:
-        """Set the key that a tenant's new objects are encrypted with. Raises UnknownName, InvalidRequest."""
+        """Set the key with which a tenant's new objects are encrypted. Raises UnknownName, InvalidRequest."""
         self._check(encryption)
         return self._done(lambda: self.repository.set_rule(key, encryption))
 
@@ -61,7 +61,7 @@ class TenantRules:
         return self._done(lambda: self.repository.set_rule(key, limits))
 
     def pause(self, key: TenantKey, *, paused: bool) -> Tenant:
-        """Stop reading a tenant's files, or resume. Raises UnknownName, InvalidRequest."""
+        """Stop reading a tenant's files; with `paused` false, begin again. Raises UnknownName, InvalidRequest."""
         return self._done(lambda: self.repository.ends.pause(key, paused=paused))
 
     def delete(self, key: TenantKey, confirm: str, grace_ms: int) -> Tenant:

@@ -20,7 +20,7 @@ _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 
 class TokenBoard:
     """The valid tokens, for API servers that poll them. Thread-safe. A background loop calls `look`. The owner stores
-    the token `first` if it does not exist."""
+    the token `first` if it is not in the database."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from tistream_meta.territories.territory_policy import Agent, Territory
 
 
 class AgentBoard:
-    """The newest beat of each agent. Thread-safe."""
+    """The newest heartbeat (beat) of each agent. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = new_lock()

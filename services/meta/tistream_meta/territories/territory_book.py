@@ -1,5 +1,4 @@
-"""Territories in the meta database: one row each. territory_policy.py decides; this module reads and writes the
-rows."""
+"""Reads and writes the territories in the meta database, one row each. territory_policy.py decides."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ class TerritoryBook:
         return self._transactions.run(_read)
 
     def wanted(self) -> list[Territory]:
-        """The territories that an agent should hold. Those of a tenant that is being deleted are left out."""
+        """The territories that some agent should hold, without those of tenants that are being deleted."""
         return self._transactions.run(_wanted)
 
     def of_tenant(self, key: TenantKey) -> list[Territory]:
@@ -66,7 +65,7 @@ class TerritoryBook:
         return self._transactions.run(body)
 
     def remove(self, key: TenantKey, store_id: int) -> Territory:
-        """Remove a territory: its agent stops reading it after its next beat. Raises UnknownName."""
+        """Remove a territory. Its agent stops reading it after the agent's next beat. Raises UnknownName."""
 
         def body(connection: Connection) -> Territory:
             found = _one(connection, key, store_id)

@@ -41,8 +41,8 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Territory:
-    """A row of the table `territories`. `node_id` and `instance` name the agent that holds it and its process start.
-    `epoch` is 0 if no agent ever held it."""
+    """A row of the table `territories`. `node_id` and `instance` name the agent that holds the territory, and its
+    process start. `epoch` is 0 if no agent ever held it."""
 
     tenant: TenantKey
     store_id: int
@@ -54,7 +54,7 @@ class Territory:
 
     @property
     def key(self) -> tuple[TenantKey, int]:
-        """The identity of the territory: tenant and store id."""
+        """What identifies the territory: tenant and store id."""
         return self.tenant, self.store_id
 
     def of(self, node_id: str, instance: str) -> bool:
@@ -96,8 +96,8 @@ def is_held(territory: Territory, agents: Mapping[str, Agent]) -> bool:
 
 
 def assignments(territories: Sequence[Territory], agents: Mapping[str, Agent]) -> list[tuple[Territory, str]]:
-    """The territories to assign to another agent now, each with its new agent and epoch, and the reason; empty if
-    nothing needs to change."""
+    """The territories that must be assigned to another agent now, each with its new agent and epoch, and the reason;
+    empty if nothing needs to change."""
     given: dict[tuple[TenantKey, int], tuple[Territory, str]] = {}
     for clusters in _groups(territories):
         able = {name: one for name, one in agents.items() if one.can(clusters[0])}

@@ -1,2 +1,2 @@
-"""Code that runs in Spark executors: it reads row groups and parts, writes segments, and rewrites them. It imports no
-module of the driver."""
+"""The code that Spark executors run: it reads row groups and pending parts, matches, and writes and merges segments and
+runs. It imports no module of the driver."""

@@ -60,7 +60,7 @@ def sealed_identities(objects: ObjectStore, part: PendingPart) -> pl.DataFrame:
 
 
 def segment_of(part: PendingPart) -> SegmentRef:
-    """The segment that a SEALED part consists of."""
+    """The segment whose object a SEALED part is."""
     return SegmentRef(part.key, part.size, part.checksum, part.rows, part.row_groups)
 
 
@@ -94,8 +94,8 @@ def follow(objects: ObjectStore, rows: pa.Table, book: PointedFiles, bytes_max: 
 
 
 def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: PointedFiles, bytes_max: int) -> pa.Table:
-    """The UNMATCHED_WIDE table `rows` with values in place of pointers, in the rows that the mask `which` selects.
-    Reads the values from change files. Raises the errors of `follow`."""
+    """Replace pointers by values in rows of UNMATCHED_WIDE: in the rows that the mask `which` selects. The values are
+    read from change files. Returns the new table. Raises the errors of `follow`."""
     if not which.any():
         return rows
     chosen = rows.filter(pa.array(which))

@@ -22,7 +22,8 @@ NOWHERE = np.int64(-1)
 
 
 def pointers(source: int, groups: Iterable[tuple[int, int]]) -> Int64s:
-    """Make pointers to every row of one source's row groups, group by group. `groups`: (index, number of rows)."""
+    """Make a pointer to every row of some row groups of one change file, group by group. `source`: the number of the
+    file. `groups`: (index, number of rows)."""
     out = [np.zeros(0, np.int64)]
     for index, rows in groups:
         assert source < SOURCES_MAX
@@ -49,7 +50,7 @@ def rows_of(pointer: Int64s) -> Int64s:
 
 
 def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
-    """Replace the source number `s` in each pointer by `numbers[s]`. NOWHERE stays."""
+    """The pointers with the number of the change file changed from `s` to `numbers[s]`. NOWHERE stays."""
     source = sources_of(pointer)
     rest = pointer & ((1 << SOURCE_SHIFT) - 1)
     there = pointer >= 0
@@ -76,7 +77,8 @@ def who_points(pointer: Int64s, weight: Int64s, at_hand: int, bytes_min: int) ->
     Args:
         pointer: pointer of each row, or NOWHERE.
         weight: bytes of each row's values; 0 if they are not in memory.
-        at_hand: the values of sources below this number are in memory; rows of the others must stay pointers.
+        at_hand: the values of change files with a number below this are in memory; rows of the others must stay
+            pointers.
         bytes_min: rows become pointers if those of their row group have at least this many bytes together.
     """
     there = pointer >= 0
@@ -91,8 +93,8 @@ def who_points(pointer: Int64s, weight: Int64s, at_hand: int, bytes_min: int) ->
 
 @dataclass(slots=True)
 class PointedFiles:
-    """The change files that the pointers of one shard refer to. A pointer's source number is the position of its file.
-    The first `at_hand` files are read in this job, and their values are in memory; the others come from pending
+    """The change files to which the pointers of one shard refer. The number of a file in a pointer is its position
+    here. The first `at_hand` files are read in this job, and their values are in memory; the others come from pending
     parts."""
 
     sources: list[SourceFile]
@@ -112,7 +114,8 @@ class PointedFiles:
         return np.arange(first, first + len(found), dtype=np.int64)
 
     def group_row_bytes(self, number: int, index: int) -> float:
-        """Estimated bytes of a row of one row group: from the file's footer, or at least the average of the part."""
+        """Estimate the bytes of a row of one row group: from the file's footer, or at least the average of the pending
+        part."""
         group = group_at(self.sources[number], index)
         own = group.weight / max(group.rows, 1)
         return own if group.unpacked else max(own, self.row_bytes[number])

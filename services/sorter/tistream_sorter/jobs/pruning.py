@@ -62,7 +62,7 @@ class ReadRules:
     swept: Collection[str] = ()
 
     def reaches(self, part: PendingPart) -> bool:
-        """Whether the part must be read whatever the changes of this tick are."""
+        """Whether the part must be read, whatever the changes of this tick are."""
         return (
             (part.rows < self.rows_small and part.size < BYTES_SMALL)
             or part.commit_ts_min <= self.high
@@ -72,7 +72,7 @@ class ReadRules:
 
 
 def read_anyway(parts: Sequence[PendingPart], rules: ReadRules) -> list[bool]:
-    """For each part, whether it must be read whatever the changes of this tick are."""
+    """For each part, whether it must be read, whatever the changes of this tick are."""
     return [rules.reaches(part) for part in parts]
 
 

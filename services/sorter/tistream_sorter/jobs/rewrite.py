@@ -1,4 +1,4 @@
-"""Input and result of a compaction job, which merges segments. Pure."""
+"""The input and the result of a compaction job, which merges segments. Pure."""
 
 from __future__ import annotations
 

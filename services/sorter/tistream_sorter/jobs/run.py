@@ -89,11 +89,11 @@ class SparkRunner:
         return sorted(results, key=lambda result: order[result.task_id, result.number])
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
-        """Merge segments, each unit in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
+        """Merge segments in LARGE_POOL, which yields to ticks. Each unit is a Spark task of its own."""
         return self._each(units, shard_io.rewrite)
 
     def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
-        """Run merges of the version index in LARGE_POOL, like `rewrite`. Returns the results in the order of
+        """Run merges of the version index in LARGE_POOL, which yields to ticks. Returns the results in the order of
         `units`."""
         return self._each(units, shard_io.merge_index)
 
@@ -127,8 +127,8 @@ class SparkRunner:
         self._session.stop()
 
     def warm(self) -> None:
-        """Start the Python workers and import the kernel in them. Otherwise the first job of a session needs
-        seconds."""
+        """Start the Python workers, and import the sorter's matching code in them. Otherwise the first job of a session
+        needs seconds."""
         url = self._url
 
         def imports(numbers: Iterable[int]) -> Iterator[int]:

@@ -84,15 +84,15 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """The objects that a shard wrote, or the reason if it wrote none. The objects count only once a manifest names
+    """The objects that a shard wrote, or the reason if it wrote none. The objects have no effect until a manifest names
     them.
 
     consumed: pending parts that the next manifest leaves out, as (key, start of the span that the shard was given).
-    bad_files: seq -> reason, for files whose row groups fail a check; nothing was written. lookup_window: (lowest,
-    highest) commit_ts of repeats; run the shard again with the segments of that window. broken: (invariant, reason).
-    failed: the object store did not answer; run the shard again later. With `key_unusable` the tenant's encryption key
-    is the cause, and an immediate retry is pointless. traffic: requests to the object store, by kind. stages: (name,
-    begin, end) of consecutive steps, in ns of Unix time by the worker's clock.
+    bad_files: by `seq`, the reason for files whose row groups fail a check; nothing was written. lookup_window:
+    (lowest, highest) commit_ts of repeated rows; the shard must be run again with the segments of that window. broken:
+    (invariant, reason). failed: the object store did not answer; the shard must be run again later. With `key_unusable`
+    the tenant's encryption key is the cause, and an immediate retry is pointless. traffic: requests to the object
+    store, by kind. stages: (name, begin, end) of consecutive stages, in Unix ns by the worker's clock.
     """
 
     task_id: int

@@ -202,8 +202,8 @@ def _source(file: ShardFile) -> SourceFile:
 
 
 def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int, str]]:
-    """Read the changes inside the shard's span. Returns (the changes, with the columns `seq` and `pointer`; for each
-    damaged file seq -> reason)."""
+    """Read the changes inside the shard's span. Returns (the changes, with the columns `seq` and `pointer`; the reason
+    for each damaged file, by `seq`)."""
     tables: list[pa.Table] = []
     columns = (*CHANGE_COLUMNS, EXPIRE.name) if shard.rules.raw else CHANGE_COLUMNS
     bad: dict[int, str] = {}
@@ -270,7 +270,8 @@ def _read_pending(objects: ObjectStore, shard: Shard, changes: pa.Table, book: P
 
 
 def _at_hand(changes: pa.Table, unmatched: list[pa.Table], high: int) -> pl.DataFrame:
-    """The identities of the new changes, and of pending commits that the window has reached."""
+    """The (start_ts, key) of the new changes, and of pending commits at or below `high`, the upper end of the
+    window."""
     reached = [table.filter(pc.less_equal(table["commit_ts"], high)) for table in unmatched]
     found = pl.from_arrow(pa.concat_tables([table.select(list(IDENTITY)) for table in (changes, *reached)]))
     assert isinstance(found, pl.DataFrame)
@@ -320,7 +321,7 @@ def _limit(shard: Shard, missing: pl.DataFrame) -> str:
 def _write(
     objects: ObjectStore, target: OutputTarget, shard: Shard, matched: Matched, book: PointedFiles
 ) -> ShardOutput:
-    """Write the output. Values behind pointers are read in chunks, to bound the memory."""
+    """Write the matched rows. Values behind pointers are read in chunks, so that the memory stays bounded."""
     output = ShardOutput(objects, target, shard)
     output.unmatched(matched.unmatched, book)
     output.committed(matched.committed)

@@ -1,4 +1,5 @@
-"""Writes the output of a shard: segments, SEALED and READY parts in chunks, and one UNMATCHED part."""
+"""Writes the output of a shard: segments, SEALED and READY parts in chunks, and one UNMATCHED part (match/contracts.py
+explains the parts)."""
 
 from __future__ import annotations
 
@@ -71,8 +72,8 @@ class ShardOutput:
                 self._put_ready()
 
     def unmatched(self, rows: pa.Table, book: PointedFiles) -> None:
-        """Write UNMATCHED_WIDE rows, which have the shard's pointers, as one part. The values of large row groups stay
-        in their change files."""
+        """Write rows of UNMATCHED_WIDE, whose pointers have the shard's numbers, as one part. The values of large row
+        groups stay in their change files."""
         if not rows.num_rows:
             return
         rules = self.shard.store

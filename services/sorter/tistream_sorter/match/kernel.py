@@ -179,9 +179,9 @@ def _apart(bank: Bank, rows: _Rows) -> tuple[_Rows, _Rows]:
 
 
 def _consumed(part: npt.NDArray[np.int32], sizes: list[int], rules: MatchRules) -> frozenset[int]:
-    """Numbers of the parts to replace: the parts that lost a row; all small ones, if there are more than parts_max; and
-    the parts without a row of this shard, which would otherwise be kept for ever. `part`: the part of each surviving
-    row."""
+    """The numbers of the pending parts that must be replaced: the parts that lost a row; all small parts, if there are
+    more than parts_max; and the parts without a row of this shard, which would otherwise be kept for ever. `part`: the
+    part of each row that stays pending."""
     small = [number for number, size in enumerate(sizes) if size < rules.rows_small]
     merged = small if len(small) > rules.parts_max else []
     alive = np.bincount(part + 1, minlength=len(sizes) + 1)[1 : len(sizes) + 1]
@@ -190,7 +190,8 @@ def _consumed(part: npt.NDArray[np.int32], sizes: list[int], rules: MatchRules) 
 
 
 def _rewritten(part: npt.NDArray[np.int32], consumed: frozenset[int]) -> npt.NDArray[np.bool_]:
-    """A mask of the surviving rows that are written to new parts: new rows, and those of consumed parts."""
+    """A mask of the rows that must be written to new parts, out of those that stay pending: new rows, and rows of
+    consumed parts."""
     chosen: npt.NDArray[np.bool_] = (part == NEW) | np.isin(part, sorted(consumed))
     return chosen
 

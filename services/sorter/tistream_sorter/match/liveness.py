@@ -25,8 +25,8 @@ NO_FLOOR = np.int64(-1)
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """Unmatched prewrites or rollbacks. `seq`: position of the entry's file in the tick; -1 if it was pending before.
-    `floor`: NO_FLOOR while the place is not covered."""
+    """Unmatched prewrites or rollbacks, as columns. `seq`: position of the entry's file in the tick; -1 if the entry
+    was pending before. `floor`: NO_FLOOR while the slice has not covered the lock's place in the log."""
 
     key: pl.Series
     start_ts: Int64s

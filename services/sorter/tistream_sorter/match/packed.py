@@ -15,8 +15,8 @@ WORD = 64
 
 
 def stable_order(values: npt.NDArray[Any], classes: npt.NDArray[np.int8] | None = None, class_bits: int = 0) -> Int64s:
-    """Row numbers in ascending order of (value, class, row number). Values are int64 or uint64, classes are below
-    2 ** class_bits."""
+    """The row numbers in ascending order of (value, class, row number). Values are int64 or uint64; classes are below 2
+    ** class_bits."""
     count = len(values)
     if count < 2:
         return np.arange(count)
@@ -41,5 +41,5 @@ def _unpacked(values: npt.NDArray[Any], classes: npt.NDArray[np.int8] | None) ->
 
 
 def sort_words(words: UInt64s) -> UInt64s:
-    """Sort ascending. Polars sorts 64-bit numbers three times as fast as numpy."""
+    """The words in ascending order. Polars sorts 64-bit numbers three times as fast as numpy."""
     return pl.Series(words).sort().to_numpy()

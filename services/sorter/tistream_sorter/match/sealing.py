@@ -24,8 +24,8 @@ def value_bytes(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def split(ready: pa.Table, bytes_min: int) -> tuple[list[pa.Table], pa.Table]:
-    """Divide rows by size. Returns one table for each commit_ts with at least `bytes_min` of values, and a table of the
-    other rows, each in input order."""
+    """Divide rows by transaction. Returns one table for each commit_ts whose rows have at least `bytes_min` bytes of
+    values, and a table of the other rows, each in input order."""
     if not ready.num_rows:
         return [], ready
     commit_ts, place = np.unique(ready["commit_ts"].to_numpy(), return_inverse=True)

@@ -19,7 +19,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def version_order(keys: pa.ChunkedArray, commit_ts: Int64s) -> Int64s:
-    """Row numbers in the order of (key, commit_ts descending)."""
+    """The row numbers in the order of (key, commit_ts descending)."""
     parts = key_parts(keys)
     if not bool(((parts.kind == KeyKind.RECORD) | (parts.kind == KeyKind.INDEX)).all()):
         return _by_whole_key(_series(keys), commit_ts)

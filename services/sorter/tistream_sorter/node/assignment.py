@@ -1,5 +1,4 @@
-"""The tasks that the route table assigns to this sorter: those that it must hold, and those that will move to it.
-Pure."""
+"""Finds in the route table the tasks that this sorter must hold, and those that will move to it. Pure."""
 
 from __future__ import annotations
 
@@ -23,13 +22,14 @@ class TaskRules:
 
 
 def wanted_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> list[TaskIdentity]:
-    """Tasks that are routed to this start of `node_id`, of tenants whose snapshot_ts is known."""
+    """The tasks that the route table assigns to this start of `node_id`. Tenants whose snapshot_ts is not known are
+    left out."""
     me = (node_id, start_epoch)
     return [one for one, task in _tasks(routes, rules) if (task.sorter_node, task.sorter_start_epoch) == me]
 
 
 def seal_orders(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> dict[int, SealOrder]:
-    """The owner's orders to split or merge, by task."""
+    """The owner's orders to split or merge tasks of this start of `node_id`, by task id."""
     me = (node_id, start_epoch)
     mine = (
         (one, task.seal) for one, task in _tasks(routes, rules) if (task.sorter_node, task.sorter_start_epoch) == me

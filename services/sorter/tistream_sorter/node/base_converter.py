@@ -31,7 +31,7 @@ UNITS_MAX = 8  # units of one job; the results are committed before the next job
 
 
 class BaseRunner(Protocol):
-    """Converts chunks to base runs as one job."""
+    """Converts base chunks to base runs as one job. Production uses SparkRunner."""
 
     def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]: ...
 
@@ -46,8 +46,7 @@ class ListedBackfill:
 
 
 class BaseConverter:
-    """Converts base chunks to base runs. Call `convert` repeatedly, from one thread; `open` may be called by
-    another."""
+    """Converts base chunks to base runs. One thread calls `convert` repeatedly; another one may call `open`."""
 
     def __init__(
         self,

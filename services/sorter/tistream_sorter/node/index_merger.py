@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Merger(Protocol):
-    """Runs merges of the version index as one job; results are in the order of `units`."""
+    """Runs merges of the version index as one job. Production uses SparkRunner. Results are in the order of `units`."""
 
     def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]: ...
 

@@ -42,8 +42,7 @@ TROUBLE_AGAIN_MS = 10_000  # interval at which a tick that keeps failing is logg
 
 
 class SorterNode:
-    """The tasks of a sorter process, by id. The assignment loop calls `open_task` and `drop`, the tick loop calls
-    `tick`."""
+    """The tasks of a sorter process, by id. The assignment loop calls `assign`, the tick loop calls `tick`."""
 
     def __init__(
         self,
@@ -355,7 +354,7 @@ class SorterNode:
         return True
 
     def close(self) -> None:
-        """Stop the threads: nothing is committed after this call."""
+        """Stop the threads. Nothing is committed after this call."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._beside.shutdown(wait=False, cancel_futures=True)
         self._collector.close()

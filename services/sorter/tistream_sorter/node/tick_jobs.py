@@ -43,8 +43,8 @@ class Runner(Protocol):
 
 
 class Trouble(Protocol):
-    """A callback that receives the reason why a tick failed. key_unusable: whether the cause is the tenant's encryption
-    key."""
+    """A function that is called with the reason why a tick failed. key_unusable: whether the cause is the tenant's
+    encryption key."""
 
     def __call__(self, held: Held, reason: str, /, *, key_unusable: bool = False) -> None: ...
 
@@ -69,8 +69,8 @@ class TickJobs:
     def run(
         self, plans: list[tuple[Held, TickPlan]], *, beside: bool = False
     ) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """Run the plans. Plans that must look up repeated rows are run a second time. Returns the manifests that can be
-        committed, each with its task, the state after it, and the number of its files."""
+        """Run the plans of ticks as one job. Plans that must look up repeated rows are run a second time. Returns the
+        manifests that can be committed, each with its task, the state after it, and the number of its files."""
         if not plans:
             return []
         results = self._job(plans, beside=beside)

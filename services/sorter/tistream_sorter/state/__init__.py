@@ -1,1 +1,1 @@
-"""The state of a task, which its manifests restate. Pure."""
+"""The state of a task, which each of its manifests contains. Pure."""

@@ -43,7 +43,8 @@ class Damages:
         self.by_chain[ref.store_id, ref.chain_ts] = again
 
     def refuses(self, ref: FileRef, now_ms: int) -> bool:
-        """Whether files of this chain are refused at present."""
+        """Whether the file must not be queued at `now_ms` (monotonic), because a file of its chain could not be
+        read."""
         known = self.by_chain.get((ref.store_id, ref.chain_ts))
         return known is not None and now_ms < known.retry_ms
 

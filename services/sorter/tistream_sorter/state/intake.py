@@ -23,7 +23,7 @@ Chains = Mapping[int, tuple[ChainPosition, ...]]
 
 
 def counts(identity: TaskIdentity) -> bool:
-    """Whether this task counts the files of its tenant."""
+    """Whether this is the task that counts the files of its tenant."""
     return not identity.span.start
 
 

@@ -44,7 +44,7 @@ def outlived(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
 
 
 def moved(positions: Positions, ref: FileRef) -> Positions:
-    """The positions after the file `ref` was accepted."""
+    """The positions after the file `ref` was accepted: the position in its chain is its ts."""
     chains = positions.get(ref.store_id, ())
     kept = tuple(chain for chain in chains if chain.first_ts != ref.chain_ts)
     added = (*kept, ChainPosition(ref.chain_ts, ref.ts))

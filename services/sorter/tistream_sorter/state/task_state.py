@@ -21,7 +21,7 @@ from tistream_sorter.watermark.slices import SliceMap
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """The properties of a task that are constant during an epoch."""
+    """The properties of a task that do not change during an epoch."""
 
     tenant: TenantKey
     task_id: int

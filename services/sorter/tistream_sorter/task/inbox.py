@@ -68,8 +68,8 @@ class Inbox:
         self.positions = received(self.positions, durable, flushed_ts)
 
     def remove(self, count: int) -> None:
-        """Remove the first `count` files of the last `peek`, because a manifest or the in-memory state contains
-        them."""
+        """Remove the first `count` files that the last `peek` returned, because a manifest or the in-memory state
+        covers them."""
         del self.files[:count]
 
     def forget(self, durable: Positions, keys: Iterable[str]) -> None:

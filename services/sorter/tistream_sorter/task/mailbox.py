@@ -122,7 +122,7 @@ class Mailbox:
     # -- any thread ----------------------------------------------------------------------------------------------
 
     def leave(self, note: Note) -> None:
-        """Leave a note for the next turn."""
+        """Store a note, which the task's next turn reads."""
         with self._lock:
             notes = self._notes
             match note:
@@ -198,7 +198,7 @@ class Mailbox:
             return bool(self._notes.rewritten or self._notes.merged or self._notes.based)
 
     def nothing_left_of(self) -> frozenset[int]:
-        """The ancestors that have no objects left."""
+        """The sealed ancestors that have no objects left."""
         with self._lock:
             return self._notes.nothing_left_of
 
@@ -251,7 +251,8 @@ class Mailbox:
             self._inbox.committed(after.positions, after.flushed_ts)
 
     def forget(self, positions: Positions, bad: Sequence[tuple[FileRef, str]], now_ms: int) -> None:
-        """Drop files that cannot be read (each with the reason), and the later files of their chains."""
+        """Drop files that cannot be read (each with the reason), and the later files of their chains. `positions`:
+        those of the newest state, to which their stores return. `now_ms`: monotonic."""
         with self._lock:
             for ref, reason in bad:
                 self._damages.note(ref, reason, now_ms)

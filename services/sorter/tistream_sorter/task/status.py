@@ -23,8 +23,8 @@ LATE_MS = 5_000  # design.md 6: a watermark that is older than this must have a 
 def task_status(
     state: TaskState, durable: TaskState, received: Positions, holds: list[Hold], stopped: str | None
 ) -> TaskStatus:
-    """The wire model of one task. `durable`: the state in the task's newest manifest; before its first manifest, the
-    state from its parents' seals. `stopped`: the reason if the task has stopped."""
+    """Build the status of one task, as the HTTP answer has it. `durable`: the state in the task's newest manifest;
+    before its first manifest, the state from its parents' seals. `stopped`: the reason if the task has stopped."""
     identity = state.identity
     return TaskStatus(
         cluster_id=identity.tenant.cluster_id,
@@ -73,7 +73,7 @@ def log_fields(state: TaskState) -> dict[str, object]:
 
 
 def chains(positions: Positions) -> dict[int, list[Chain]]:
-    """Convert positions to their wire form."""
+    """Convert positions to the form of HTTP messages."""
     return {
         store: [Chain(first_ts=chain.first_ts, at_ts=chain.at_ts) for chain in chains]
         for store, chains in positions.items()

@@ -27,7 +27,7 @@ from tistream_sorter.upkeep.load import LoadMeter
 
 
 class Task:
-    """A task held under one epoch."""
+    """A task that this process holds under one epoch."""
 
     def __init__(self, state: TaskState, limits: TickLimits) -> None:
         self.task_id = state.identity.task_id
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def stop_at(self) -> int | None:
-        """The stop_at of the newest manifest."""
+        """The ts at which the task stops for a merge, according to the newest manifest; None if it does not stop."""
         return self.durable.stop_at
 
     @property
@@ -112,11 +112,9 @@ class Task:
         return task_status(state, durable, received, holds, self.stopped)
 
     def coverage(self, span: KeySpan) -> Coverage:
-        """The slices inside `span` according to the newest manifest.
-
-        Later progress may be lost in a crash, together with its file if the store's chain breaks. A scan that began
-        above the durable state would then never connect.
-        """
+        """The slices inside `span` according to the newest manifest. Later progress is not shown: a crash may lose it,
+        and its file too if the store's chain breaks. A scan that began above the durable state would then never
+        connect."""
         return coverage(self.durable, span)
 
     def needs_of(self, store_id: int) -> StoreNeed:
@@ -141,7 +139,7 @@ class Task:
         return self._mail.obey(order, self.state)
 
     def leave(self, note: Note) -> None:
-        """Leave a note for the next turn."""
+        """Store a note, which the next turn reads."""
         self._mail.leave(note)
 
     def fail(self, reason: str) -> None:

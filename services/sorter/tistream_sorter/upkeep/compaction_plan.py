@@ -73,7 +73,7 @@ class Pauses:
         self._until.pop(task_id, None)
 
     def keep_only(self, task_ids: Container[int]) -> None:
-        """Forget all other tasks."""
+        """Forget the pauses of all other tasks."""
         self._until = {task_id: known for task_id, known in self._until.items() if task_id in task_ids}
 
 
@@ -94,8 +94,7 @@ def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
 
 
 def _full(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """A sequence of neighbours that together reach `small_bytes` or the limits of a job; empty if there is no such
-    sequence."""
+    """Neighbours that together reach `small_bytes` or the limits of a job; empty if there are no such neighbours."""
     for begin, end in _runs(tiers, _tiers(rules)):
         first, last = _fitting(live, begin, end, rules.fan_in_full, rules)
         if last > first and (last < end or sum(one.size for one in live[first:last]) >= rules.small_bytes):
@@ -104,7 +103,7 @@ def _full(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: Compac
 
 
 def _many(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """A sequence of at least `fan_in` neighbours of low tiers; empty if there is no such sequence."""
+    """At least `fan_in` neighbours of low tiers; empty if there are no such neighbours."""
     for tier in range(_tiers(rules)):
         for begin, end in _runs(tiers, tier):
             first, last = _fitting(live, begin, end, rules.fan_in, rules)
@@ -115,7 +114,8 @@ def _many(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: Compac
 
 
 def _tier(segment: SegmentRef, own: str, skip: frozenset[str], rules: CompactRules) -> int | None:
-    """The segment's tier; None if it is not compacted."""
+    """The tier of a segment, by its size; None if it must not be compacted. `own`: the prefix of the task's own
+    objects."""
     if segment.size >= rules.small_bytes // 4 or segment.key in skip or not segment.key.startswith(own):
         return None
     tier, size = 0, segment.size // TIER_BYTES
@@ -143,9 +143,9 @@ def _runs(tiers: Sequence[int | None], highest: int) -> Iterator[tuple[int, int]
 
 
 def _fitting(live: Sequence[SegmentRef], begin: int, end: int, count: int, rules: CompactRules) -> tuple[int, int]:
-    """The first sequence of at least `count` neighbours within the limits of one job, extended as far as the limits
-    allow, as a half-open range [begin, end) of positions; an empty range if there is no such sequence. A few segments
-    that fill a job by themselves are skipped."""
+    """Find the first sequence of at least `count` neighbours within the limits of one job, and extend it as far as the
+    limits allow. Returns it as a half-open range [begin, end) of positions, which is empty if there is no such
+    sequence. If fewer than `count` segments fill a job by themselves, they are skipped."""
     while end - begin >= count:
         size = rows = 0
         at = begin

@@ -47,7 +47,8 @@ class LoadMeter:
         self._recent = (*self._recent, *known)[-RECENT_MAX:]
 
     def per_second(self, now_ms: int) -> float:
-        """Bytes per second: an exponentially weighted mean, which decays while no file arrives."""
+        """The load in bytes per second: an exponentially weighted mean, which decays while no file arrives. `now_ms`:
+        monotonic."""
         return self._faded(now_ms) * 1_000 / MEAN_MS
 
     def split_key(self, now_ms: int) -> bytes:

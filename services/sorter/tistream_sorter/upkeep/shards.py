@@ -120,7 +120,7 @@ def _of_parts(
 
 
 def _bounds_of(part: PendingPart) -> tuple[bytes, bytes | None]:
-    """The part's start and end key; None for plus infinity."""
+    """The start and end key of the part's span; None for plus infinity."""
     return part.span.start, part.span.end or None
 
 
@@ -133,7 +133,7 @@ class _Bounds:
         self._highest = list(accumulate(((open_, high) for _, open_, high in ordered), max))
 
     def touch(self, span: KeySpan) -> bool:
-        """Whether any range may have a key in the span."""
+        """Whether any of the ranges may have a key in the span."""
         at = bisect_left(self._lows, span.end) if span.end else len(self._lows)
         if not at:
             return False

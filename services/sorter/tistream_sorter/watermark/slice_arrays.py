@@ -53,7 +53,7 @@ class SliceArrays:
         return len(self._cuts)
 
     def copy(self) -> Self:
-        """An independent copy."""
+        """A copy that changes independently."""
         other = object.__new__(type(self))
         other.__dict__ |= self.__dict__
         other._own = set()
@@ -83,7 +83,7 @@ class SliceArrays:
         )
 
     def _set(self, name: str, at: int | Int64s, values: int | Int64s) -> None:
-        """Write values to an array; copy it first if it is shared."""
+        """Write values to the array `name`. If copies share the array, it is copied first."""
         array: Int64s = getattr(self, name)
         same = array[at] == values
         if same if isinstance(at, int) else np.all(same):

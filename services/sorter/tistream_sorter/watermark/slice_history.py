@@ -74,7 +74,7 @@ def _touched(cuts: Cuts, at: Int64s, spans: Iterable[KeySpan]) -> npt.NDArray[np
 
 
 class SliceHistory:
-    """Every change of every slice since the last manifest, in order. match/liveness.py uses it to decide which
+    """Records every change of every slice since the last manifest, in order. match/liveness.py uses it to decide which
     prewrites are dead."""
 
     def __init__(self) -> None:

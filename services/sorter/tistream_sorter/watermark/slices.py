@@ -160,7 +160,7 @@ class SliceMap(SliceArrays):
             self._coalesce()
 
     def _apply_steady(self, rows: pa.Table, store_id: int, seq: int, history: SliceHistory) -> pa.Table:
-        """Apply the rows that cover exactly one slice of their region, version and span. Returns the other rows."""
+        """Apply the rows that cover exactly one slice and have its region, version and span. Returns the other rows."""
         if self._places is None:
             self._own.discard("_region")
             self._places = Places(self._cuts, self._region)
@@ -244,7 +244,8 @@ class SliceMap(SliceArrays):
         return [row] if waits.all() else self._pieces(row, slices.start + np.flatnonzero(waits))
 
     def _promising(self, slices: range, row: Watermark) -> Sequence[int]:
-        """The slices that the row may change, and possibly a few more. Most slices of a waiting row cannot change."""
+        """The slices that the row may change, and possibly a few more. Most slices of a row that waits cannot change,
+        and are left out."""
         if len(slices) < FEW_SLICES:
             return slices
         here = slice(slices.start, slices.stop)

@@ -133,7 +133,7 @@ class Waiting:
         ]
 
     def of_store(self, store_id: int) -> list[Watermark]:
-        """The first row of this store, as a list; empty if the store has no waiting row."""
+        """The first row of this store, as a list of one; empty if no row of the store waits."""
         return self.at(np.flatnonzero((self._frame["store_id"] == store_id).to_numpy())[:1])
 
     @cached_property

@@ -1,1 +1,1 @@
-"""Avro records in Confluent's framing, with schemas as TiCDC writes them (reference of changefeeds, 6). Pure."""
+"""Encodes row events as Avro records in Confluent's framing, with schemas as TiCDC writes them. Pure."""

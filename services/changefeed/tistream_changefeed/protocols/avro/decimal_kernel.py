@@ -35,8 +35,8 @@ def unscaled_bytes(decimals: Any, scale: int) -> Any:
 
 @kernel
 def put_unscaled(data: U8, starts: I64, scale: int, out: U8, out_offsets: I64) -> None:
-    """Write each number with the fewest bytes that keep its sign. An empty text, which stands for a null, gets no
-    bytes."""
+    """Write each unscaled number to `out`, with the fewest bytes that keep its sign. An empty text, which stands for a
+    null, gets no bytes."""
     limbs = np.zeros(_LIMBS, np.uint64)  # 32 bits each, the lowest first
     at = 0
     for row in range(len(starts) - 1):

@@ -1,4 +1,4 @@
-"""The `type` of a DDL in canal-json. Pure."""
+"""The names of kinds of DDL in canal-json (its member `type`). Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The description of a column in canal-json: its MySQL type, its number in java.sql.Types, and the form of its values.
-Pure."""
+"""Describes columns for canal-json: MySQL type, number in java.sql.Types, and how values are written. Pure."""
 
 from __future__ import annotations
 

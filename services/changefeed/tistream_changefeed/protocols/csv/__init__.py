@@ -1,1 +1,1 @@
-"""Lines of CSV as TiCDC writes them (reference of changefeeds, 8). Pure."""
+"""Encodes row events as lines of CSV, as TiCDC writes them. Pure."""

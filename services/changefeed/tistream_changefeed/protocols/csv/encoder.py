@@ -28,7 +28,8 @@ _OP_NAMES = {INSERT: "I", DELETE: "D", UPDATE: "U"}
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """At most one line for each event, concatenated. The line of event i is `data[offsets[i]:offsets[i + 1]]`."""
+    """The lines of a batch in one buffer, at most one for each event. The line of event i is `data[offsets[i]:offsets[i
+    + 1]]`."""
 
     data: U8
     offsets: I64

@@ -1,1 +1,1 @@
-"""Debezium's JSON as TiCDC writes it (reference of changefeeds, 5). Pure."""
+"""Encodes events as Debezium's JSON, as TiCDC writes it. Pure."""

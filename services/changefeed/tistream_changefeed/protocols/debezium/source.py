@@ -15,7 +15,7 @@ STRING, INT64 = '"type":"string"', '"type":"int64"'
 
 
 def field(kind: str, name: str, *, optional: bool = False, more: str = "") -> str:
-    """The schema of a field: its type, whether it may be null, and its name last."""
+    """The schema of a field as JSON: its type, whether it may be null, and last its name."""
     return f'{{{kind},"optional":{"true" if optional else "false"}{more},"field":{go_quoted(name)}}}'
 
 

@@ -1,1 +1,1 @@
-"""TiCDC's open protocol: rows and other events as JSON, framed in batches."""
+"""Encodes events in TiCDC's open protocol: as JSON, several events in one Kafka message."""

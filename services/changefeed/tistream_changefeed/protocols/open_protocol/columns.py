@@ -1,4 +1,4 @@
-"""The description of a column in open-protocol: its type, its flags, and the form of its values. Pure."""
+"""Describes columns for open-protocol: type, flags, and how values are written. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""TiCDC's simple protocol in its JSON form (reference of changefeeds, 7). Pure."""
+"""Encodes events in TiCDC's simple protocol, in its JSON form. Pure."""

@@ -1,4 +1,4 @@
-"""TLS and SASL settings: how a Kafka sink and the brokers authenticate each other. Pure."""
+"""Settings of TLS and SASL, with which a Kafka sink and the brokers authenticate each other. Pure."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class _Overheard:
         self.ended = False  # a connection, by the broker, before it has answered
 
     def log(self, level: int, text: str, *args: object) -> None:
-        """Log a line."""
+        """Log a line of the client, and store the facts in it."""
         self.ended = self.ended or closed_before_answer(text % args if args else text)
         log.log(level, text, *args)
 
@@ -77,7 +77,7 @@ class Topics:
         return self._known[topic]
 
     def planned(self, topics: Iterable[str]) -> dict[str, int]:
-        """The number of partitions of each of these topics that would be written. Creates nothing."""
+        """How many partitions of each of these topics would be written. Creates nothing."""
         counts, found = self._counts(), {}
         for topic in topics:
             there = counts.get(topic)
@@ -88,7 +88,7 @@ class Topics:
         return found
 
     def there(self, topics: Iterable[str]) -> list[str]:
-        """The existing topics among these."""
+        """Those of `topics` that exist."""
         counts = self._counts()
         return [topic for topic in topics if topic in counts]
 

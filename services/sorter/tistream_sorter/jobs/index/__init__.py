@@ -1,1 +1,1 @@
-"""Jobs of the version index: merges of runs, and base chunks of backfills that become base runs."""
+"""Spark jobs of the version index: they merge its runs, and convert base chunks of backfills to base runs."""

@@ -156,7 +156,7 @@ class _RunWriter:
     runs: list[RunRef] = field(default_factory=list)
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows of base_rows.CHUNK."""
+        """Add rows with the columns of base_rows.CHUNK. They must follow the earlier ones in key order."""
         if not rows.num_rows:
             return
         count = rows.num_rows

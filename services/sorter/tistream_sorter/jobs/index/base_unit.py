@@ -1,4 +1,4 @@
-"""Input and result of the job that converts a base chunk to a base run. Pure."""
+"""The input and the result of the job that converts a base chunk to a base run. Pure."""
 
 from __future__ import annotations
 

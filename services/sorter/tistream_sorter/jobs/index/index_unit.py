@@ -1,4 +1,4 @@
-"""Input and result of a job that merges segments and runs of the version index into a run. Pure."""
+"""The input and the result of a job that merges segments and runs of the version index into one run. Pure."""
 
 from __future__ import annotations
 

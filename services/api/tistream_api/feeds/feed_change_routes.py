@@ -1,4 +1,5 @@
-"""HTTP routes that change a changefeed. They parse, call and translate."""
+"""HTTP routes that change a changefeed. They parse requests, call the parts of the server that answer them, and
+translate the results."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from tistream_api.routes import openapi
 
 
 def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
-    """Build the router of the calls that change a changefeed, to be included behind the gate."""
+    """Build the router of the calls that change a changefeed. Its routes must be behind the gate
+    (admission/gate.py)."""
     router = APIRouter(tags=["changefeed"])
 
     @router.put(

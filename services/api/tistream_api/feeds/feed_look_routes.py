@@ -1,4 +1,5 @@
-"""HTTP routes that read a changefeed, and compare what its sink has. They parse, call and translate."""
+"""HTTP routes that read a changefeed, and compare what its sink has. They parse requests, call the parts of the server
+that answer them, and translate the results."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tistream_api.routes import openapi
 
 
 def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
-    """Build the router of the calls that read a changefeed, to be included behind the gate."""
+    """Build the router of the calls that read a changefeed. Its routes must be behind the gate (admission/gate.py)."""
     router = APIRouter(tags=["changefeed"])
 
     @router.get(FEEDS, operation_id="ListChangefeeds", response_model=ChangefeedList, responses=openapi.TENANT_PROBLEMS)

@@ -17,7 +17,7 @@ from tistream_api.feeds.ticdc_routes import build_ticdc_router
 
 
 def build_feed_routers(tenants: Tenants, meta: MetaClient, http: HttpClient) -> Sequence[APIRouter]:
-    """Build all routers of changefeeds, to be included behind the gate."""
+    """Build all routers of changefeeds. Their routes must be behind the gate (admission/gate.py)."""
     calls = FeedCalls(tenants, meta, http)
     return [
         build_feed_router(tenants, calls),

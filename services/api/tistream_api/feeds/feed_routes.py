@@ -1,4 +1,5 @@
-"""The HTTP route that creates a changefeed. It parses, calls and translates.
+"""The HTTP route that creates a changefeed. It parses the request, calls the parts of the server that answer it, and
+translates the result.
 
 The meta server stores the feeds, and workers run them. Only a worker knows which hosts a feed may write to and whether
 its sink answers. So the route asks a worker for a plan before it creates a feed.
@@ -28,7 +29,8 @@ FEED = FEEDS + "/{changefeed_id}"
 
 
 def build_feed_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
-    """Build the router of the call that creates a changefeed, to be included behind the gate."""
+    """Build the router of the call that creates a changefeed. Its routes must be behind the gate
+    (admission/gate.py)."""
     router = APIRouter(tags=["changefeed"])
 
     @router.post(

@@ -30,8 +30,8 @@ _PUT = openapi.json_doc(
 
 
 def build_secret_router(meta: MetaClient, key: PublicKey | None) -> APIRouter:
-    """Build the router of secrets, to be included behind the gate. If `key` is None, this server cannot encrypt and
-    refuses to store secrets."""
+    """Build the router of secrets. Its routes must be behind the gate (admission/gate.py). If `key` is None, this
+    server cannot encrypt and refuses to store secrets."""
     router = APIRouter(tags=["changefeed"])
 
     def answered(method: str, path: str, body: bytes | None = None) -> Response:

@@ -1,4 +1,5 @@
-"""Read-only HTTP routes with the paths and names of TiCDC's API. They parse, call and translate."""
+"""Read-only HTTP routes with the paths and names of TiCDC's API. They parse requests, call the parts of the server that
+answer them, and translate the results."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class NamespaceQuery(QueryModel):
 
 
 def build_ticdc_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
-    """Build the router of the calls of TiCDC's API, to be included behind the gate."""
+    """Build the router of the calls of TiCDC's API. Its routes must be behind the gate (admission/gate.py)."""
     router = APIRouter(tags=["changefeed"])
 
     def seen(request: Request, namespace: str | None) -> Sequence[TenantKey]:

@@ -1,4 +1,5 @@
-"""HTTP routes of RawKV. They parse, call and translate."""
+"""HTTP routes of RawKV. They parse requests, call the parts of the server that answer them, and translate the
+results."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from tistream_api.routes.pull_routes import PULL, TENANT
 
 
 def build_raw_router(tenants: Tenants, pulls: Pulls, points: PointReads, guard: Gate) -> APIRouter:
-    """Build the router of PullRaw and RawValue, to be included behind the gate."""
+    """Build the router of PullRaw and RawValue. Its routes must be behind the gate (admission/gate.py)."""
     router = APIRouter(tags=PULL)
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:

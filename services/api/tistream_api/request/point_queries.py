@@ -231,8 +231,8 @@ def _check_order(low: When | None, high: When, high_name: str, low_name: str) ->
 
 
 def when(name: str, text: str) -> When:
-    """Parse a time: decimal digits are a TSO, an RFC 3339 time is the first ts of its millisecond. Raises
-    InvalidRequest."""
+    """Parse the value `text` of the parameter `name` as a time: decimal digits (a TSO), an RFC 3339 time (which means
+    the first ts of its millisecond), or `now`. Raises InvalidRequest."""
     if text == NOW:
         return NOW
     if text.isascii() and _DIGITS.fullmatch(text):

@@ -31,8 +31,8 @@ class WrongQuery(ValueError):
 
 
 async def strict_query(request: Request) -> None:
-    """Refuse a query string with a parameter that the route does not have, or that is given twice. A FastAPI dependency
-    of every route, after the gate. Raises InvalidRequest, which names the parameter."""
+    """Refuse a query string with a parameter that the route does not have, or that is given twice. Every route has this
+    as a FastAPI dependency, which runs after the gate. Raises InvalidRequest, which names the parameter."""
     check(request.scope["query_string"], names_of(request.scope["route"]))
 
 

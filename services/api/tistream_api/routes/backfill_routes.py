@@ -1,4 +1,5 @@
-"""HTTP routes of backfills (docs/backfill.md). They parse, call and translate."""
+"""HTTP routes of backfills (docs/backfill.md). They parse requests, call the parts of the server that answer them, and
+translate the results."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ BACKFILLS = TENANT + "/backfills"
 def build_backfill_router(
     meta: MetaClient, progress: BackfillProgress, view_of: Callable[[TenantKey], TenantView]
 ) -> APIRouter:
-    """Build the router of backfills, to be included behind the gate. Starting a backfill requires a grant for the
-    platform, because its URL is read with the platform's own credentials."""
+    """Build the router of backfills. Its routes must be behind the gate (admission/gate.py). Starting a backfill
+    requires a grant for the platform, because its URL is read with the platform's own credentials."""
     router = APIRouter(tags=["tenant"])
 
     @router.post(

@@ -1,4 +1,5 @@
-"""HTTP routes of reads at a point in time (docs/points-in-time.md). They parse, call and translate."""
+"""HTTP routes of reads at a point in time (docs/points-in-time.md). They parse requests, call the parts of the server
+that answer them, and translate the results."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ _START_TS = re.compile(r"[0-9]{1,19}")
 
 
 def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> APIRouter:
-    """Build the router of ListRows, RowHistory, GetTransaction and DiffTable, to be included behind the gate."""
+    """Build the router of ListRows, RowHistory, GetTransaction and DiffTable. Its routes must be behind the gate
+    (admission/gate.py)."""
     router = APIRouter()
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:

@@ -1,4 +1,5 @@
-"""HTTP routes of pulls, lists and status (design.md 5). They parse, call and translate; they decide nothing."""
+"""HTTP routes of pulls, lists and status (design.md 5). They parse requests, call the parts of the server that answer
+them, and translate the results; they decide nothing."""
 
 from __future__ import annotations
 
@@ -53,8 +54,8 @@ def build_router(
     meta: MetaClient,
     guard: Gate,
 ) -> APIRouter:
-    """Build the router of pulls, lists and status, and of the calls that are forwarded to the meta server; to be
-    included behind the gate."""
+    """Build the router of pulls, lists and status, and of the calls that are forwarded to the meta server. Its routes
+    must be behind the gate (admission/gate.py)."""
     router = APIRouter()
     _add_pulls(router, tenants, pulls, points, guard)
     _add_lists(router, tenants, lists)

@@ -1,4 +1,5 @@
-"""HTTP routes of restores and undos (docs/restore.md). They parse, call and translate.
+"""HTTP routes of restores and undos (docs/restore.md). They parse requests, call the parts of the server that answer
+them, and translate the results.
 
 The meta server stores the restores that the platform runs, and ingest processes run them. The targets that a restore
 may write to are a setting of the ingest processes. So the route asks one of them before it queues a restore.
@@ -42,7 +43,8 @@ RESTORES = TENANT + "/restores"
 
 
 def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undos, guard: Gate) -> APIRouter:
-    """Build the router of TableDefinition and UndoTransactions, to be included behind the gate."""
+    """Build the router of TableDefinition and UndoTransactions. Its routes must be behind the gate
+    (admission/gate.py)."""
     router = APIRouter()
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:
@@ -95,9 +97,9 @@ def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undo
 def build_platform_restore_router(
     tenants: Tenants, points: PointReads, meta: MetaClient, http: HttpClient, new_id: Callable[[], str]
 ) -> APIRouter:
-    """Build the router of restores that the platform runs, to be included behind the gate. `new_id` returns 32
-    hexadecimal digits. Beginning a restore requires a grant for the platform, because its target is written with the
-    platform's own credentials."""
+    """Build the router of restores that the platform runs. Its routes must be behind the gate (admission/gate.py).
+    `new_id` returns 32 hexadecimal digits. Beginning a restore requires a grant for the platform, because its target is
+    written with the platform's own credentials."""
     router = APIRouter(tags=RESTORE)
 
     @router.post(

@@ -24,9 +24,9 @@ _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
 def build_source_router(meta: MetaClient, statuses: Callable[[TenantKey], Sequence[SourceStatus]]) -> APIRouter:
-    """Build the router of sources, to be included behind the gate. `statuses` returns the statuses that the ingest
-    processes report. Adding a source requires a grant for the platform, because its URL is read with the platform's own
-    credentials."""
+    """Build the router of sources. Its routes must be behind the gate (admission/gate.py). `statuses` returns the
+    statuses that the ingest processes report. Adding a source requires a grant for the platform, because its URL is
+    read with the platform's own credentials."""
     router = APIRouter(tags=["tenant"])
 
     @router.post(

@@ -28,8 +28,8 @@ _DISCARD = {"discard": {"type": "boolean", "example": False}}
 
 
 def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[TenantKey], TenantRoute]) -> APIRouter:
-    """Build the router of the call, to be included behind the gate. `route_of` returns the tenant's route; it raises
-    UnknownName and Unavailable."""
+    """Build the router of the call that retires a store. Its routes must be behind the gate (admission/gate.py).
+    `route_of` returns the tenant's route; it raises UnknownName and Unavailable."""
     router = APIRouter(tags=["tenant"])
 
     @router.post(

@@ -15,8 +15,8 @@ from tistream_api.routes.pull_routes import TENANT
 
 
 def build_tenant_end_router(meta: MetaClient) -> APIRouter:
-    """Build the router of these calls, to be included behind the gate. Deleting requires the same grant as registering
-    a tenant."""
+    """Build the router of the calls that pause and delete tenants. Its routes must be behind the gate
+    (admission/gate.py). Deleting requires the same grant as registering a tenant."""
     router = APIRouter(tags=["tenant"])
 
     def forward(method: str, path: str, body: bytes | None = None) -> Response:

@@ -300,7 +300,8 @@ class TenantFeed:
             self._pace.promised(now_ms)
 
     def _found(self, store_ids: set[int]) -> None:
-        """Report new stores to the meta server, which must assign those that no dispatcher reads yet."""
+        """Handle new stores. If the meta server assigns stores, it must assign those that no dispatcher reads yet, so
+        they are reported to it. Otherwise this dispatcher begins to read them."""
         if self._share.whole:
             for store_id in sorted(store_ids):
                 self._store(store_id)

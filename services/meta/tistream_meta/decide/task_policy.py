@@ -35,8 +35,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class MoveLimits:
-    """Limits of balancing: the number of tasks that move at a time, and the load above which a sorter is relieved, as a
-    multiple of the mean."""
+    """Limits of balancing: the number of tasks that move at a time, and the load of a sorter, as a multiple of the
+    mean, above which tasks are moved away from it."""
 
     moves_max: int = MOVES_MAX
     uneven: float = UNEVEN

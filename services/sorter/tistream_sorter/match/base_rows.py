@@ -45,7 +45,7 @@ def rows_that_count(
         old_values: whether a change without an old value had no row before.
 
     Raises:
-        Disagreement: with the key, and the statements of chunk and log.
+        Disagreement: chunk and log contradict each other. The text names the key, and what both say about it.
     """
     joined = _frame(chunk, CHUNK).with_columns(there=pl.lit(True))
     for other, schema in ((logged, LOGGED), (first, FIRST)):

@@ -55,7 +55,8 @@ _EXTENSION = (
 
 
 def record_schema(facts: TableFacts, columns: Sequence[ColumnFacts], options: AvroOptions, *, extended: bool) -> str:
-    """The schema of a record with these columns. With `extended` the fields of the TiDB extension follow, as in values.
+    """The Avro schema of a record with these columns, as JSON. With `extended` it also has the fields of the TiDB
+    extension, which values have and keys do not.
 
     Raises CannotEncode if two columns have one Avro name.
     """

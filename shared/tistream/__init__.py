@@ -1,3 +1,3 @@
-"""TiStream: a change-data platform for TiDB. The library that every service shares."""
+"""TiStream, a change-data platform for TiDB: the library that all of its services import."""
 
 __version__ = "0.1.0"

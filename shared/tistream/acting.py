@@ -34,7 +34,7 @@ def current() -> Actor | None:
 
 @contextmanager
 def acted_by(actor: Actor) -> Iterator[None]:
-    """Set the actor for a `with` block, and for the work that the block hands to other threads."""
+    """Set the actor during a `with` block, also for calls that the block submits to other threads."""
     token = _current.set(actor)
     try:
         yield

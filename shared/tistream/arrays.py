@@ -1,4 +1,4 @@
-"""Type aliases for one-dimensional numpy arrays: one name for each type of value. Pure."""
+"""Type aliases for one-dimensional numpy arrays, one for each element type. Pure."""
 
 from __future__ import annotations
 

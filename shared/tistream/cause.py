@@ -26,7 +26,7 @@ def accepted(text: str | None) -> str | None:
 
 @contextmanager
 def caused_by(cause_id: str) -> Iterator[None]:
-    """Set the cause for a `with` block, and for the work that the block hands to other threads."""
+    """Set the cause id during a `with` block, also for calls that the block submits to other threads."""
     token = _current.set(cause_id)
     try:
         yield

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time and a monotonic time, both in milliseconds."""
+    """The interface of a clock. It has a wall time and a monotonic time, both in milliseconds."""
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""

@@ -37,7 +37,7 @@ class RetryableError(TiStreamError):
 
 
 class Unavailable(RetryableError):
-    """A store or a peer did not answer."""
+    """A store or another process did not answer, so nothing happened, and the call may be repeated."""
 
 
 class KeyUnusable(Unavailable):
@@ -94,7 +94,7 @@ class CommitStateUnknown(TiStreamError):
 
 
 class FatalError(TiStreamError):
-    """Trying again cannot help."""
+    """Repeating the call cannot help. Subclasses say what a caller should do."""
 
 
 class Fenced(FatalError):
@@ -206,7 +206,7 @@ class AuthOff(InvalidRequest):
 
 
 class SecretsOff(InvalidRequest):
-    """The call stores a secret, and this server has no key to seal it with."""
+    """The call stores a secret, and this server has no key to encrypt it with."""
 
     code = "secrets-off"
     http_status = 409

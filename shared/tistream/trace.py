@@ -51,7 +51,7 @@ class Mark:
 
 
 class Span(Protocol):
-    """An operation and its duration. Thread-safe."""
+    """An operation that is traced, from its beginning to its end. Thread-safe."""
 
     @property
     def context(self) -> Context | None:
@@ -133,7 +133,7 @@ def now_ns() -> int:
 
 
 def here() -> Span:
-    """The current span; NOTHING outside of a span."""
+    """The current span; the constant NOTHING outside of a span."""
     return _current.get()
 
 
@@ -160,7 +160,7 @@ def begin(
 
 @contextmanager
 def inside(span: Span) -> Iterator[Span]:
-    """Make `span` the current span of a `with` block, and of the work that the block hands to other threads. An
+    """Make `span` the current span during a `with` block, also for calls that the block submits to other threads. An
     exception marks the span as failed."""
     token = _current.set(span)
     try:

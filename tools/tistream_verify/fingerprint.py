@@ -58,12 +58,12 @@ class Sum:
     total: int = 0
 
     def add(self, value: int) -> None:
-        """Add a hash."""
+        """Add a hash to the sum."""
         self.count += 1
         self.total = (self.total + value) % MODULUS
 
     def remove(self, value: int) -> None:
-        """Remove a hash."""
+        """Remove a hash from the sum."""
         self.count -= 1
         self.total = (self.total - value) % MODULUS
 
@@ -75,7 +75,8 @@ class Sum:
 
 @dataclass(slots=True)
 class TableSums:
-    """Running sums of one table (one logical id): its events so far, and its visible rows."""
+    """Running sums of one table, identified by its logical id: of its events so far, and of the rows that SELECT
+    shows."""
 
     database: str
     table: str
@@ -164,7 +165,7 @@ class TruthLine:
 
     @classmethod
     def parse(cls, line: bytes | str) -> TruthLine:
-        """Parse one line. Raises ValueError if it is malformed."""
+        """Parse one line of a truth file. Raises ValueError if it is malformed."""
         try:
             body = orjson.loads(line)
             tables = {

@@ -67,7 +67,7 @@ class Promise:
 
     @classmethod
     def parse(cls, line: bytes) -> Promise:
-        """Parse one line. Raises ValueError or KeyError if it is malformed."""
+        """Parse one line of JSON that `encode` has made. Raises ValueError or KeyError if it is malformed."""
         body = orjson.loads(line)
         return cls(int(body["at_ms"]), int(body["ts"]))
 

@@ -31,7 +31,7 @@ class PullScope:
         return " ".join([call, ".".join(name for name in (self.database, self.table) if name is not None)]).strip()
 
     def covers(self, names: frozenset[Name]) -> bool:
-        """Whether the scope includes an event that concerns these names, in lower case."""
+        """Whether a pull of this scope includes an event that concerns the tables `names`, given in lower case."""
         if self.database is None:
             return True
         database = self.database.lower()

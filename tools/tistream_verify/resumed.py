@@ -30,7 +30,7 @@ class ResumedStream:
         self._next = record.end
 
     def begin(self) -> None:
-        """Begin a new answer, from `cursor`."""
+        """Begin to process a new answer, which starts at `cursor`."""
         self.answers += 1
         self._next = self._at_cursor
 

@@ -27,7 +27,7 @@ LOOK_MS = 500  # between two calls of `look`, which walks over all pieces
 
 
 class Machine(Protocol):
-    """The state machine of a territory (core.machine.TerritoryAgent)."""
+    """The interface of a territory's state machine (core.machine.TerritoryAgent)."""
 
     def step(self, event: Event, now_ms: int) -> Sequence[Command]: ...
 

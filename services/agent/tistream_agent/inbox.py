@@ -1,4 +1,4 @@
-"""The queue of events from threads to the loop of a territory, with a limit of queued bytes."""
+"""The queue through which threads pass events to the loop of a territory. It limits the bytes that are queued."""
 
 from __future__ import annotations
 

@@ -145,8 +145,8 @@ class TerritoryRun:
         return False
 
     def _once(self) -> tuple[steps.Stop | None, bool]:
-        """Claim the territory once and run it. Returns the Stop (None if the process must end), and whether the claim
-        was successful."""
+        """Claim the territory once, and run it until it stops. Returns the Stop (None if the process must end), and
+        whether the claim was successful."""
         order, settings = self.order, self._settings
         cluster_id = self._pd_cluster_id = self._pd.cluster_id
         owned = tenant_keys(self._pd, order.kind, order.keyspace)

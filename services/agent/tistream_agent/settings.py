@@ -41,7 +41,7 @@ class UpstreamTls(BaseModel):
 
 
 class AgentSettings(ServiceSettings):
-    """Settings of the agent."""
+    """The settings of the agent."""
 
     model_config = settings_config("AGENT")
 

@@ -88,7 +88,7 @@ def territory_status(
 
 
 def _waits(seen: Seen, lag_ms: int, now_ms: int) -> str:
-    """The text that says what a late territory waits for."""
+    """Describe what a late territory waits for, as text."""
     for_s = max(0, now_ms - seen.since_ms) // 1_000
     if lag_ms < LATE_MS:
         return seen.waits_for

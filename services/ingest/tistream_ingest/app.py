@@ -88,7 +88,7 @@ def check_restore_target(request: Request, body: CheckTarget) -> Accepted:
 
 
 class BothRunner(ReleaseRunner, restoring.Runner, Protocol):
-    """A runner that executes both releases and restores."""
+    """A runner that can execute both releases of log backups and restores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from tistream.storage.open import check_url
 
 
 class IngestSettings(ServiceSettings):
-    """Settings that an operator may change."""
+    """The settings of the ingest service."""
 
     model_config = settings_config("INGEST")
 
@@ -63,7 +63,7 @@ class IngestSettings(ServiceSettings):
 
     @property
     def restore_prefixes(self) -> tuple[str, ...]:
-        """The prefixes of `restore_urls`."""
+        """The prefixes that `restore_urls` lists."""
         return _listed(self.restore_urls)
 
     @model_validator(mode="after")

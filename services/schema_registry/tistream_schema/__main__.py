@@ -10,7 +10,7 @@ from tistream_schema.settings import SchemaSettings
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
+    """Serve the schema registry until SIGTERM."""
     run_service(SchemaSettings, _build)
 
 

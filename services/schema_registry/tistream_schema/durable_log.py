@@ -64,8 +64,9 @@ class SchemaPayload:
 
 @dataclass(slots=True)
 class DurableLog:
-    """The schema log of one tenant. `number`: the last object that was read or written. `high_ts`: the end of that
-    object; 0 before the first. `base`: the newest base among the objects that were read or written."""
+    """The schema log of one tenant. `number`: the last object that was read or written. `high_ts`: the ts up to which
+    that object has the history; 0 before the first. `base`: the newest base among the objects that were read or
+    written."""
 
     objects: ObjectStore
     tenant: TenantKey

@@ -73,7 +73,8 @@ def gap(tasks: list[SchemaTask]) -> KeySpan | None:
 
 
 def promises(tasks: list[SchemaTask], statuses: Mapping[int, ReportedProgress]) -> dict[int, TaskPromise]:
-    """The sorters' promises about these tasks. Reports under an older epoch than the route's are ignored."""
+    """What the sorters promise about these tasks, by task id. Reports under an older epoch than the route's are
+    ignored."""
     return {
         task.task_id: TaskPromise(status.manifest, status.progress_ts)
         for task in tasks

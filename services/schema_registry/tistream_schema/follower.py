@@ -73,7 +73,7 @@ class SchemaFollower:
         return True
 
     def step(self, route: TenantRoute, statuses: Mapping[int, ReportedProgress]) -> bool:
-        """Read the newly committed rows. Returns whether resolved_ts has moved.
+        """Read the newly committed rows. Returns whether resolved_ts has risen.
 
         `statuses`: the sorters' answers by task, requested *before* this call, because a promise counts only once every
         manifest that it rests on has been read.
@@ -226,5 +226,5 @@ class SchemaFollower:
 
 
 def _retained_ts(logs: Iterable[TaskLog]) -> list[int]:
-    """For each task log that has schema keys, the ts at or below which rows of these keys may be gone."""
+    """For each task that holds schema keys, the ts at or below which rows of these keys may be gone."""
     return [log.view.state.schema_retained_ts if log.view.state is not None else 0 for log in logs]

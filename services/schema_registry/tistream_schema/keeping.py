@@ -41,7 +41,7 @@ class LogKeeper:
         self._objects = 1 if base else self._objects + 1
 
     def looked_at(self, segments: int) -> None:
-        """Record that this number of segments of the pool was read."""
+        """Record how many segments of the pool have been read."""
         self._segments += segments
 
     def progress_due(self, now_ms: int) -> bool:
@@ -52,7 +52,8 @@ class LogKeeper:
         return self._segments > 0 and now_ms - self._written_ms >= self._keeping.quiet_ms
 
     def base_due(self, base_ts: int, known_from_ts: int) -> bool:
-        """Whether to restate the log as of `base_ts`. `known_from_ts`: the base_ts of the current history."""
+        """Whether to write a base that restates the log as of `base_ts`. `known_from_ts`: the base_ts of the current
+        history."""
         return self._objects > self._keeping.base_objects and base_ts > known_from_ts
 
     def collection_due(self, floor: int, now_ms: int) -> int:

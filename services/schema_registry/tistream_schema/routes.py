@@ -30,7 +30,7 @@ def _tenant(request: Request, cluster_id: str, tenant_id: str) -> TenantSchema:
 
 @router.get("", operation_id="Schema")
 def schema(request: Request, cluster_id: str, tenant_id: str, ts: Ts | None = None) -> SchemaView:
-    """The whole visible schema at `ts`; without `ts`, the newest."""
+    """The databases, tables and columns that are visible at `ts`; without `ts`, the newest ones."""
     with _tenant(request, cluster_id, tenant_id).reading() as history:
         if ts is None:
             ts = history.resolved_ts

@@ -9,7 +9,7 @@ from tistream_schema.durable_log import SNAPSHOT_BYTES
 
 
 class SchemaSettings(ServiceSettings):
-    """Settings of the schema registry. The name of a duration ends in its unit."""
+    """The settings of the schema registry. The name of a duration ends in its unit."""
 
     model_config = settings_config("SCHEMA")
 

@@ -1,4 +1,4 @@
-"""One tenant's schema in memory: routes read it while its follower writes it."""
+"""One tenant's schema in memory. HTTP routes read it while the tenant's follower writes it."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class TenantSchema:
                 self._changed.notify_all()
 
     def set_holds(self, holds: Sequence[Hold]) -> None:
-        """Replace the holds of the schema."""
+        """Replace the reasons why the schema does not advance."""
         with self._changed:
             self._holds = list(holds)
 

@@ -1,4 +1,4 @@
-"""Converts a history at one ts to its wire form. Pure."""
+"""Converts the schema history at one ts to the answer of the schema route. Pure."""
 
 from __future__ import annotations
 

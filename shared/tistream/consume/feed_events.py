@@ -16,7 +16,8 @@ class Malformed(ValueError):
 
 
 class ValueKind(IntEnum):
-    """How a column's values must be converted before they are written to another system."""
+    """The kinds of a column's values, which decide how they must be converted before they are written to another
+    system."""
 
     PLAIN = 0  # the value as it is
     NUMBER_OF_NAME = 1  # an ENUM or SET as a number: the protocol does not carry the elements' names
@@ -29,8 +30,8 @@ class ValueKind(IntEnum):
 class RowEvent:
     """A change of one row. An insert has no `old` row, a delete no `new` one.
 
-    `key` has the names of the handle key's columns, in the order of the message; it is empty if the table has no such
-    key. `kinds` has an entry for each column whose kind is not PLAIN.
+    `key` has the names of the columns of the handle key: the primary key, or the unique key that the message marks
+    instead. It is empty if the table has no such key. `kinds` has an entry for each column whose kind is not PLAIN.
     """
 
     commit_ts: int

@@ -138,7 +138,7 @@ def _insert(row: RowEvent, new: Row) -> str:
 
 
 def _where(row: RowEvent, old: Row) -> tuple[str, tuple[object, ...]]:
-    """The SQL condition that finds a row, with its arguments: by the handle key, or by all values if the table has no
-    such key."""
+    """Build the SQL condition that finds a row, with its arguments. It compares the handle key (RowEvent.key), or all
+    values if the table has none."""
     columns = row.key or tuple(old)
     return " AND ".join(f"{quoted_name(column)} <=> %s" for column in columns), tuple(old[column] for column in columns)

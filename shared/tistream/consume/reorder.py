@@ -23,8 +23,8 @@ class OutOfOrder(Exception):
 @dataclass(frozen=True, slots=True)
 class ReadProgress:
     """The progress of a target: it has applied all events with a commit_ts at or below `ts`. Reading continues at
-    `offsets`, and skips events with a commit_ts at or below `ts`. `ddls` are the digests of the DDLs at `ts` itself
-    that were applied: a DDL may follow a resolved ts of its own commit_ts."""
+    `offsets`, and skips events with a commit_ts at or below `ts`. `ddls` are the digests of the DDLs with a commit_ts
+    of exactly `ts` that were applied, because such a DDL may arrive after the resolved ts."""
 
     ts: int = 0
     offsets: Mapping[Partition, int] = field(default_factory=dict)
@@ -42,7 +42,8 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Ddl:
-    """A DDL; all rows before it have been returned. `progress` is the reader's progress once it is applied."""
+    """A DDL, to be applied after all rows that were returned before it. `progress` is the reader's progress once it is
+    applied."""
 
     event: DdlEvent
     progress: ReadProgress
@@ -69,7 +70,8 @@ class _Held:
 
 @dataclass(slots=True)
 class _Seen:
-    """The newest commit_ts of a table in a partition, and the digests of the rows with that commit_ts."""
+    """What was seen of one table in one partition: its newest commit_ts, and the digests of the rows with that
+    commit_ts."""
 
     commit_ts: int = 0
     digests: set[bytes] = field(default_factory=set)

@@ -33,7 +33,7 @@ class SourceUrl:
 
     @property
     def decode(self) -> Decode:
-        """The function that decodes messages of the protocol."""
+        """The function that decodes messages of the URL's protocol."""
         return PROTOCOLS[self.protocol]
 
 

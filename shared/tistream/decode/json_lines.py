@@ -38,12 +38,14 @@ class LineColumn:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A fragment of every line: `lead`, then the values of one row in all `parts`, then `end`.
+    """A fragment that every line has: the text `lead`, then the values of one row in the columns `parts`, then the text
+    `end`.
 
-    `places[line]` is the index of that row; if `places` is None, line i has row i. If the index is negative, `null`
-    stands in place of the values. With `silent`, nothing stands there instead; with `optional`, the line lacks the
-    whole fragment. `brackets` encloses the values in `{}`. In a `sparse` group a line may lack some parts. Each head
-    then begins with a comma, which is omitted before the first part that the line has.
+    `places[line]` is the index of the row that a line shows; if `places` is None, line i shows row i. A negative index
+    means that the line has no row: then `null` stands in place of the values. With `silent`, nothing stands in their
+    place; with `optional`, the line lacks the whole fragment. `brackets` encloses the values in `{}`. In a `sparse`
+    group a line may lack some parts. Then the constant text before each value begins with a comma, which is left out
+    before the first value of a line.
     """
 
     lead: str

@@ -92,7 +92,8 @@ def row_ends(ids: I64, length: I64, offsets: I64) -> None:
 
 @kernel
 def put_rows(ids: I64, data: U8, start: I64, length: I64, offsets: I64, out: U8) -> None:  # the format's two widths
-    """Write row values of format v2: header, ids of the columns that have a value, ids of the NULLs, ends, cells."""
+    """Write row values of format v2: the header, the ids of the columns that have a value, the ids of those that are
+    NULL, the ends of the cells, and the cells. The offsets are those of `row_ends`."""
     wide_ids = len(ids) > 0 and ids[-1] > _SMALL_ID
     for row in range(len(length)):
         filled, total = 0, 0

@@ -78,8 +78,8 @@ def changing_column(table: Table) -> str | None:
 
 
 def _restored(column: Column, table: Table, new_collations: bool) -> bool:
-    """Whether the row value stores a column of the clustered key too, because the key does not contain its text
-    (upstream-formats 4.3)."""
+    """Whether the row value stores a column of the clustered key too, because the key alone does not determine the
+    column's text (upstream-formats 4.3)."""
     if table.pk_is_handle or kind_of(column) is not Kind.TEXT or not new_collations or column.collate in _KEPT:
         return False
     return column.collate not in _TRIMMED or column.tp in (t.VARCHAR, t.VARSTRING)

@@ -23,7 +23,7 @@ EVERY_MS = 60_000
 
 
 class ServedProgress:
-    """The object with the served resolved_ts of one tenant. Not thread-safe."""
+    """Writes the object that records the resolved_ts that readers of one tenant have received. Not thread-safe."""
 
     def __init__(self, objects: ObjectStore, tenant: TenantKey, clock: Clock) -> None:
         self._objects, self._tenant, self._clock = objects, tenant, clock

@@ -23,8 +23,8 @@ class SnapshotIds:
         self._highest: int | None = None
 
     def highest(self) -> int | None:
-        """The highest id of a user's table or partition, 0 without any; None if the object is gone or damaged.
-        Raises Unavailable."""
+        """The highest id of a table or partition that is not TiDB's own; 0 if there was no table. None if the object is
+        gone or damaged. Raises Unavailable."""
         if self._highest is None:
             key = layout.schema_snap(self._tenant)
             try:
@@ -35,7 +35,7 @@ class SnapshotIds:
 
 
 def highest_id(records: Iterable[Record]) -> int:
-    """The highest id of a table or partition outside of the system schemas; 0 without any."""
+    """The highest id of a table or partition outside of the system schemas; 0 if there is no table."""
     system: set[int] = set()
     highest = 0
     for record in records:

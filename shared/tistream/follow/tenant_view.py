@@ -334,8 +334,8 @@ class TenantView:
             problems["schema"] = str(error)
 
     def _resolve(self) -> None:
-        """Compute resolved_ts and flushed_ts. Invariant 14: the minimum is over every task of the route, not only over
-        those that answered."""
+        """Compute resolved_ts and flushed_ts: the minimum over every task of the route, not only over those that
+        answered (docs/invariants.md, invariant 14)."""
         schema_ts = self._replica.resolved_ts
         known = [self._progress.get(task.task_id, 0) for task in self.route.tasks]
         lowest = min([schema_ts, *known]) if known else 0

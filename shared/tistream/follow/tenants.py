@@ -35,8 +35,8 @@ IDLE_TURN_MS = 100
 
 
 class Tenants:
-    """Follows the route table and keeps a view of each tenant fresh. The caller runs `follow` and `refresh_due` in
-    loops."""
+    """Follows the route table, and keeps the state of each tenant fresh. Background loops must call `follow` and
+    `refresh_due`."""
 
     def __init__(
         self,

@@ -105,7 +105,7 @@ class ChangeRowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFile:
-    """The checked footer of a change file. `tail` has the bytes that were read at the object's end; they include the
+    """A change file whose footer was checked. `tail` has the bytes that were read at the object's end; they include the
     footer."""
 
     key: str
@@ -190,7 +190,7 @@ def _group(key: str, index: int, group: RowGroup, crc32: int) -> ChangeRowGroup:
 
 
 def key_bounds(group: RowGroup) -> tuple[bytes | None, bytes | None]:
-    """The bounds of a row group's keys from its statistics; (None, None) without statistics."""
+    """Read the lowest and highest key of a row group from its statistics; (None, None) without statistics."""
     for chunk in group.chunks:
         if chunk.column == "key":
             return chunk.low, chunk.high

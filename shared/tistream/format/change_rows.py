@@ -98,7 +98,8 @@ def _sound(table: pa.Table) -> bool:
 
 
 def watermarks(key: str, table: pa.Table) -> pa.Table:
-    """The rows of the watermark row groups (columns WATERMARK_COLUMNS) with the schema WATERMARKS, in file order.
+    """Check the watermark rows of a file, and convert them to the schema WATERMARKS. `table` has the columns
+    WATERMARK_COLUMNS; the rows stay in file order.
 
     Raises CorruptObject if a row is not a complete watermark.
     """

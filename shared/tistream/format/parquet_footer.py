@@ -60,7 +60,7 @@ class ColumnChunk:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group. Its byte range is that of its pages."""
+    """One row group of a Parquet file."""
 
     rows: int
     chunks: tuple[ColumnChunk, ...]
@@ -84,7 +84,7 @@ class RowGroup:
         return sum(chunk.decoded for chunk in self.chunks)
 
     def ranges(self, columns: Collection[str] | None) -> Iterator[ByteRange]:
-        """The byte ranges (start, length) of some columns (None means all)."""
+        """The byte ranges (start, length) of the pages of some columns (None means all columns)."""
         for chunk in self.chunks:
             if columns is None or chunk.column in columns:
                 yield chunk.start, chunk.length

@@ -80,7 +80,7 @@ class RunRef:
         return self.low_ts, self.high_ts
 
     def touches(self, span: KeySpan) -> bool:
-        """Whether the object may have keys in `span`."""
+        """Whether the object may have keys in `span`. Decided by its first and last key."""
         return span.touches(self.first[1], self.last[1])
 
     def to_json(self) -> dict[str, Any]:
@@ -130,8 +130,8 @@ class IndexPart:
         return [tuple(found[window]) for window in sorted(found)]
 
     def clipped(self, span: KeySpan) -> IndexPart | None:
-        """This part restricted to the keys in `span`, without the objects that have no key there; None if part and span
-        do not overlap."""
+        """Restrict this part to the keys in `span`, and drop the objects that have no key there. Returns None if part
+        and span do not overlap."""
         piece = self.span.clip(span)
         if piece is None:
             return None
@@ -159,7 +159,7 @@ Index = tuple[IndexPart, ...]
 
 
 def runs_of(index: Iterable[IndexPart]) -> tuple[RunRef, ...]:
-    """The run objects that an index names, each once."""
+    """The run objects of all parts of an index, each once."""
     return tuple({run.key: run for part in index for run in (*part.runs, *part.basis)}.values())
 
 

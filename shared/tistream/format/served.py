@@ -19,9 +19,8 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The `resolved_ts` that was returned to readers of the tenant that began at `snapshot_ts`. written_ms: Unix time
-    of the write, in milliseconds.
-    """
+    """A `resolved_ts` that was returned to readers, with the tenant's snapshot_ts, which identifies the tenant.
+    written_ms: Unix time of the write, in milliseconds."""
 
     snapshot_ts: int
     resolved_ts: int

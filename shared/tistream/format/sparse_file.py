@@ -24,7 +24,7 @@ class SparseFile(io.RawIOBase):
         self._at = 0
 
     def view(self, start: int, length: int) -> memoryview:
-        """The bytes `[start, start + length)`. Raises ValueError if some of them are not available."""
+        """A view of the bytes `[start, start + length)`. Raises ValueError if some of them are not available."""
         index = bisect_right(self._starts, start) - 1
         if index >= 0:
             offset = start - self._starts[index]

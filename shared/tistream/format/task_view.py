@@ -16,7 +16,7 @@ from tistream.model.ids import TenantKey
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """The state of a task as of its manifest `number`; 0: the task has no manifest yet."""
+    """The state of a task as its manifests up to number `number` state it; 0: the task has no manifest yet."""
 
     number: int = 0
     epoch: int = 0
@@ -44,7 +44,7 @@ class TaskView:
 
     @property
     def sealed(self) -> bool:
-        """Whether the task has ended; its children are `last.children`."""
+        """Whether the task has ended, because its last manifest is a seal. Its children are `last.children`."""
         return self.last is not None and self.last.kind == KIND_SEAL
 
 

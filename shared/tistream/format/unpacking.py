@@ -62,7 +62,8 @@ class _Look:
 def checked_pages(
     footer: ParquetFooter, source: SparseFile, indexes: Sequence[int], columns: Collection[str]
 ) -> ColumnPages:
-    """Check the page headers of the named columns. Raises ValueError if pages unpack to more than the footer states."""
+    """Check the page headers of the named columns, and decide how each column must be read. Raises ValueError if pages
+    unpack to more bytes than the footer states."""
     found: dict[str, list[tuple[int, ColumnChunk, _Look]]] = defaultdict(list)
     for index in indexes:
         group = footer.groups[index]
@@ -112,7 +113,7 @@ def _looked_through(chunk: ColumnChunk, source: SparseFile, pages_max: int) -> _
 
 
 def _values(header: thrift.Struct) -> int:
-    """The number of values of a data page; 0 for other pages."""
+    """The number of values in a data page, as its header states it; 0 for other pages."""
     found = [header[place][1] for place, _ in _ENCODING_PLACES if place in header]
     counts = [fields.get(1, (0, 0)) for fields in found if isinstance(fields, dict)]
     return sum(max(0, count) for kind, count in counts if kind == thrift.I32)

@@ -82,7 +82,7 @@ class _Keys:
     value_length: I64
 
     def raw(self, rows: I64) -> pa.Array:
-        """The raw keys of some entries."""
+        """Decode the raw keys of the entries with the indexes `rows`."""
         offsets = _offsets(self.raw_length[rows])
         out = np.empty(offsets[-1], np.uint8)
         mvcc.copy_raw_keys(self.data, self.key_at, rows, offsets, out)
@@ -152,8 +152,8 @@ def shown_keys(slice_: Slice, plain: bytes, most: int) -> list[tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class _Commits:
-    """The puts and deletes of a slice in a window: `rows` are the indexes of their entries, and the other arrays are
-    parallel to `rows`."""
+    """The puts and deletes of a slice with a commit_ts in a window. `rows` are the indexes of their entries; the other
+    arrays have one element for each of them."""
 
     rows: I64
     put: np.ndarray[tuple[int], np.dtype[np.bool_]]

@@ -49,7 +49,7 @@ def parse(name: str) -> MetaName | None:
 
 
 def list_after(names: Iterable[str]) -> str:
-    """The name after which a LIST finds every new metadata object, given the known names. It is empty, which means that
+    """Given the known names of metadata objects, the name after which a LIST finds every new one. It is empty, so
     everything must be listed, if a known name does not sort by time."""
     newest = 0
     for name in names:

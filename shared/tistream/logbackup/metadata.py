@@ -59,8 +59,8 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """One flush of one store. Its `resolved_ts` and `max_ts` are not watermarks (docs/log-backup.md); they are only
-    displayed."""
+    """What one store has written at one flush. Its `resolved_ts` and `max_ts` are not watermarks (docs/log-backup.md);
+    they are only displayed."""
 
     store_id: int
     resolved_ts: int

@@ -59,7 +59,7 @@ def parse_backupmeta(data: bytes) -> LogBackup:
 
 
 def store_of_checkpoint(key: str) -> int | None:
-    """The store id of a checkpoint object's key; None for any other key."""
+    """The store id in the key of a checkpoint object; None for any other key."""
     found = _CHECKPOINT.fullmatch(key)
     return None if found is None else int(found[1])
 
@@ -92,7 +92,7 @@ def parse_safe_point(data: bytes) -> int:
 
 
 def restore_commit_ts(key: str) -> int | None:
-    """The ts at which a restore ended, from the key of the list of tables that BR left below RESTORES. No row that the
-    restore wrote has a higher commit_ts. None if the key has another form."""
+    """Parse the ts at which a restore by BR ended from the key of the object that BR has left below RESTORES. No row
+    that the restore wrote has a higher commit_ts. Returns None if the key has another form."""
     found = _RESTORE.fullmatch(key.removeprefix(RESTORES))
     return None if found is None else int(found[1], 16)

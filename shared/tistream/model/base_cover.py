@@ -19,7 +19,7 @@ from tistream.model.span import KeySpan
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """All rows of `span` are known as of `base_ts`."""
+    """States that all rows of `span` are known as of `base_ts`, a TSO."""
 
     span: KeySpan
     base_ts: int
@@ -92,7 +92,7 @@ def base_ts_of(cover: Cover, spans: Iterable[KeySpan]) -> int | Hole:
 
 
 def holes(cover: Cover, spans: Iterable[KeySpan]) -> Iterator[KeySpan]:
-    """The parts of `spans` that no base covers, in order."""
+    """The parts of `spans` that have no base, in order."""
     for span in spans:
         rest: KeySpan | None = span
         while rest is not None:

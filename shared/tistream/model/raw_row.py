@@ -24,5 +24,5 @@ def keyspace_of(table: int) -> int:
 
 
 def prefix(keyspace: int) -> bytes:
-    """The prefix of all keys of a keyspace, four bytes."""
+    """The four bytes with which every key of a keyspace begins."""
     return PREFIX + keyspace.to_bytes(3, "big")

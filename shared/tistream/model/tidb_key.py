@@ -25,7 +25,7 @@ _RECORD_MARK, _INDEX_MARK = (int.from_bytes(mark, "little") for mark in (b"_r", 
 
 
 class KeyKind(IntEnum):
-    """The kinds of keys that a change stream distinguishes."""
+    """The kinds of keys: record keys, index keys, and so on."""
 
     OTHER = 0
     META = 1
@@ -53,12 +53,12 @@ class KeyParts:
         return len(self.kind)
 
     def take(self, rows: npt.NDArray[np.int64]) -> KeyParts:
-        """The parts of the keys at the indexes `rows`."""
+        """The parts of the keys with the indexes `rows`."""
         return KeyParts(self.kind[rows], self.table_id[rows], self.tail[rows], self.exact[rows])
 
 
 def key_parts(keys: pa.Array | pa.ChunkedArray) -> KeyParts:
-    """Parse every key."""
+    """Parse every key of an array."""
     chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
     parts = [_parts(chunk) for chunk in chunks if len(chunk)]
     if not parts:

@@ -84,8 +84,9 @@ class Lineage:
         self._used.clear()
 
     def _below(self, log: TaskLog, span: KeySpan) -> list[Cover]:
-        """The covers of `span`, which is a part of the span of `log`: the log itself or, after its seal, the logs of
-        its children. The keys of a child that has no state yet are still covered by `log`."""
+        """Find the logs that have the rows of `span`, which is a part of the span of `log`: `log` itself or, if its
+        task is sealed, the logs of its children. If a child has written nothing yet, `log` still has the rows of its
+        keys."""
         if not log.sealed:
             return [Cover(span, log)]
         found: list[Cover] = []
@@ -129,7 +130,7 @@ class SharedSegments:
         self._keys: set[str] = set()
 
     def update(self, logs: Iterable[TaskLog]) -> None:
-        """Replace the content by the segments that `logs` list now."""
+        """Replace the segments by those that `logs` list now."""
         listed = {log.task_id: log.segments for log in logs}
         if not all(_grew(listed.get(task_id, ()), known) for task_id, known in self._known.items()):
             self.segments, self._known, self._keys = (), {}, set()

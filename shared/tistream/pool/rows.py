@@ -99,7 +99,7 @@ def read_opened_groups(
     indexes: Sequence[int],
     columns: Sequence[str] | set[str] | None = None,
 ) -> pa.Table:
-    """Like read_row_groups, for a segment whose footer has been read."""
+    """Read row groups as read_row_groups does, from a segment whose footer has been read already."""
     return read_groups(objects, segment, opened, indexes, columns, SCHEMA)
 
 

@@ -63,7 +63,7 @@ class TaskLog:
 
     @property
     def span(self) -> KeySpan:
-        """The task's span of keys. Raises UnknownName before the task's first manifest."""
+        """The span of keys that the task holds. Raises UnknownName before the task's first manifest."""
         if self._view.last is None:
             raise UnknownName(f"task {self._task.task_id} of {self._task.tenant} has no manifest yet")
         return self._view.last.span

@@ -24,8 +24,8 @@ _STATISTICS = ["key"]
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """The identity of a change file: the store that writes it, its ts, and the ts of the store's previous file (0:
-    none)."""
+    """The identity of a change file: the tenant, the store that writes it, and its ts. `prev_ts`: the ts of the store's
+    previous file (0: this is its first)."""
 
     tenant: TenantKey
     store_id: int
@@ -49,7 +49,7 @@ class _Sink:
         return len(self.data)
 
     def flush(self) -> None:
-        """Do nothing: no bytes are buffered here."""
+        """Do nothing, because this object buffers no bytes."""
 
     def close(self) -> None:
         self.closed = True

@@ -56,7 +56,7 @@ class Position:
 
     @property
     def low_ts(self) -> int:
-        """The highest ts up to which every event has been sent."""
+        """The highest ts for which all events at or below it have been sent."""
         return self.commit_ts if self.place is Place.DONE else self.commit_ts - 1
 
 
@@ -103,7 +103,7 @@ def unseal(text: str) -> bytes:
 
 
 def decode(scope: Scope, text: str) -> Position:
-    """Parse a cursor's text. Raises InvalidRequest if it is malformed or belongs to another scope."""
+    """Decode a cursor's text to a position. Raises InvalidRequest if it is malformed or belongs to another scope."""
     raw = unseal(text)
     if len(raw) < _HEAD.size:
         raise bad_cursor("was not issued by this service")

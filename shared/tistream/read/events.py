@@ -118,7 +118,7 @@ class Ddls:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events in the order in which they are sent: event i is event `at[i]` of `sets[source[i]]`."""
+    """Events of several sets, in the order in which they are sent: event i is event `at[i]` of `sets[source[i]]`."""
 
     sets: tuple[Rows | RawRows | Ddls, ...]
     commit_ts: Int64s
@@ -219,7 +219,7 @@ class Events:
         return not pc.any(pc.greater(here, there)).as_py()
 
     def _raw_keys(self) -> pa.Array:
-        """The raw keys of all sets, concatenated."""
+        """The raw keys of the events of all sets, one set after the other."""
         keys = [pa.array([b""] * len(one), _KEY) if isinstance(one, Ddls) else one.raw.cast(_KEY) for one in self.sets]
         return keys[0] if len(keys) == 1 else pa.concat_arrays(keys)
 

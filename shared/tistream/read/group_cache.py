@@ -93,8 +93,8 @@ class GroupCache:
         return GroupIndex(table_id, commit_ts, table.nbytes)
 
     def until_ms(self, groups: Iterable[GroupRef]) -> int | None:
-        """The time, in monotonic ms, at which a result computed from these row groups expires: the earliest expiry of
-        any of them. None: never."""
+        """The time, in monotonic ms, until which a result computed from these row groups may be cached: the earliest of
+        their own limits. None: no limit."""
         if self._keeping is None:
             return None
         found = []

@@ -64,7 +64,7 @@ def groups_in(
 
 
 def may_hold(group: RowGroupInfo, ids: npt.NDArray[np.int64] | None, *, raw: bool) -> bool:
-    """Whether a row group may hold rows of the physical ids, as of groups_in."""
+    """Whether a row group may hold rows of the physical ids. `ids` and `raw` are those of groups_in."""
     if ids is None:
         return group.table_id_min < 0 if raw else group.table_id_max > 0
     at = int(np.searchsorted(ids, group.table_id_min))
@@ -171,11 +171,12 @@ class PlanPiece:
 
     @property
     def rows_max(self) -> int:
-        """An upper bound of the piece's rows: all rows of its runs, although `op` and the keys may exclude some."""
+        """An upper bound of the piece's rows. It counts all rows of the runs, of which `op` and the keys may exclude
+        some."""
         return sum(run.rows for run in self.runs)
 
     def cut_at(self, keys: Sequence[bytes]) -> list[PlanPiece]:
-        """Cut the piece at `keys`, which ascend and lie strictly between its bounds. Return the parts in order."""
+        """Cut the piece at `keys`, which ascend and lie strictly between its bounds. Returns the parts in order."""
         bounds = [self.key_low, *keys, self.key_high]
         return [
             replace(self, runs=tuple(run for run in self.runs if _meets(run, low, high)), key_low=low, key_high=high)

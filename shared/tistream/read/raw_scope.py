@@ -29,7 +29,7 @@ class RawScope(Scope):
 
     @property
     def span(self) -> KeySpan | None:
-        """The span of raw keys; None: the keys of every keyspace."""
+        """The span of raw keys that the scope reads; None: the keys of every keyspace."""
         if self.keyspace is None:
             return None
         prefix = raw_row.prefix(self.keyspace)
@@ -37,7 +37,7 @@ class RawScope(Scope):
         return KeySpan(prefix + self.users.start, prefix + self.users.end if self.users.end else after)
 
     def digest(self) -> bytes:
-        """A digest of 12 bytes that identifies the scope."""
+        """A digest of 12 bytes that identifies the scope in a cursor."""
         keyspace = "" if self.keyspace is None else str(self.keyspace)
         names = (self.tenant.cluster_id, self.tenant.tenant_id, self.call, keyspace)
         parts = (*(name.encode() for name in names), self.users.start, self.users.end)

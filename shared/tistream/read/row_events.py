@@ -1,4 +1,4 @@
-"""Converts committed rows to row events, whole columns at a time. Pure. (design.md 5, "What a pull returns")"""
+"""Converts committed rows to row events (design.md 5, "What a pull returns"), whole columns at a time. Pure."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class Scan:
         self._rows = min(budget.first_rows, budget.rows)  # size of the next chunk
 
     def batches(self) -> Iterator[Batch]:
-        """Yield batches in order. The last one's `through` is `high`, unless it has a barrier. Raises Unavailable if
+        """Yield batches in order. The last batch reaches `high`, unless it has a barrier. Raises Unavailable if
         segments disappear repeatedly although the newest manifests name them."""
         replans = 0
         while self._low < self._high:
@@ -226,7 +226,7 @@ class Scan:
         return high, found
 
     def _read_chunk(self, high: int, found: list[_Found], alive: Alive) -> _ReadChunk:
-        """Read the next chunk, cut so that it fits into the budget."""
+        """Read the rows of the next chunk, which is cut so that it fits into the budget."""
         most = plan.rows_within(self._budget.rows, self._budget.chunk_bytes, [one.rows.group for one in found])
         every = np.concatenate([np.empty(0, np.int64), *(one.commit_ts for one in found)])
         every = every[every <= high]

@@ -153,12 +153,12 @@ class TenantSource:
             return bool(history.bearers(scope.database, scope.table, low, until))
 
     def databases(self, ts: int) -> list[str]:
-        """Databases visible at `ts`, which must not be above the history's resolved_ts."""
+        """The names of the databases visible at `ts`, which must not be above the history's resolved_ts."""
         with self._lock:
             return self._history().databases(ts)
 
     def tables(self, ts: int, database: str) -> list[ListedTable] | None:
-        """Base tables visible at `ts`; None if the database does not exist then."""
+        """The base tables of a database visible at `ts`; None if the database does not exist then."""
         with self._lock:
             return self._history().tables(ts, database)
 

@@ -38,7 +38,7 @@ class Worked(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class GroupIndex:
-    """The table_id and commit_ts of a row group's rows, and the bytes that had to be decoded to read them."""
+    """The table_id and commit_ts of the rows of a row group, and how many bytes had to be decoded to read them."""
 
     table_id: Int64s
     commit_ts: Int64s
@@ -59,20 +59,21 @@ class ScanSource(Protocol):
         """Read the tasks' manifests again, because a segment has disappeared."""
 
     def physical_ids(self, scope: Scope, window: Window) -> Int64s | None:
-        """The physical ids, ascending, that the scope's rows may have in the window; None: all ids."""
+        """The physical ids, ascending, that rows of the scope may have in the window; None: any id."""
 
     def shapes(self, scope: Scope, ids: Sequence[int], window: Window) -> Shapes:
-        """The table versions that decode rows of these physical ids in the window, as far as the scope shows them."""
+        """The table versions with which rows of these physical ids are decoded in the window, if the scope includes
+        their table."""
 
     def logical_id(self, physical_id: int, commit_ts: int) -> int:
         """The table id that events of this physical id's rows have; the physical id itself if its table is not visible.
         For RawKV: the keyspace + 1."""
 
     def ddl_events(self, scope: Scope, window: Window) -> Ddls:
-        """The ddl events of the scope in the window."""
+        """The DDL events of the scope in the window."""
 
     def rows(self, group: GroupRef) -> pa.Table:
-        """Read one row group (tistream.format.segment.SCHEMA)."""
+        """The rows of one row group (tistream.format.segment.SCHEMA)."""
 
     def index(self, group: GroupRef) -> GroupIndex:
         """The table_id and commit_ts of the rows of a row group."""

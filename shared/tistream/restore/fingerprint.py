@@ -29,7 +29,7 @@ _NULL = "-"
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The number of rows, and the sum of their hashes modulo 2^64."""
+    """The fingerprint of rows: their number, and the sum of their hashes modulo 2^64."""
 
     rows: int = 0
     total: int = 0
@@ -117,8 +117,8 @@ def _document(text: str) -> str:
 
 
 def _of(count: int, columns: Iterable[pl.Series]) -> Fingerprint:
-    """The sum of the hashes of all rows. A row's hash is that of its cells, each preceded by its length, so that
-    different rows have different input."""
+    """Compute the fingerprint of `count` rows. The hash of a row is computed over its cells, each with its length
+    before it, so that different rows are hashed as different bytes."""
     cells = [_cells(one).alias(str(place)) for place, one in enumerate(columns)]
     if not cells or not count:
         return Fingerprint(count, 0)

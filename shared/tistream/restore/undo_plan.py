@@ -47,8 +47,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CurrentRow:
-    """The current state of a row. `cells` None: the row does not exist. The timestamps are those of its newest change;
-    0 if no change of the row could be read."""
+    """The current state of a row. `cells` is None if the row does not exist. The timestamps are those of its newest
+    change; 0 if no change of the row could be read."""
 
     cells: Cells | None
     commit_ts: int = 0
@@ -66,8 +66,8 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reversal:
-    """The change that undoes one row: it replaces the current values `now` by the earlier values `then`. None means
-    that the row does not exist.
+    """The change that undoes one row: it replaces the current values `now` by the earlier values `then`. `now` or
+    `then` is None if the row does not or did not exist.
 
     `dropped`: earlier values of columns that no longer exist, by column id; they are reported and not written.
     """
@@ -165,9 +165,9 @@ def _reversed(chain: Sequence[Change], standing: CurrentRow, columns: frozenset[
 
 
 def _difference(change: Change, state: Cells | None, columns: frozenset[int], changed_since: bool) -> Reason | None:
-    """The reason why the current state is not the one that the change wrote; None if every column that it changed still
-    has the written value. If the change inserted the row, the undo deletes it whole. Then a value in a column that was
-    added since is a difference too, because it would be lost."""
+    """Compare the current state of a row with the one that a change wrote. Returns the reason why they differ; None if
+    every column that it changed still has the written value. If the change inserted the row, the undo deletes it whole.
+    Then a value in a column that was added since is a difference too, because it would be lost."""
     if change.after is None:
         return None if state is None else Reason.EXISTS
     if state is None:

@@ -24,8 +24,8 @@ SESSION = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The table that the statements change: its name and its current visible columns, by id. `key`: ids of the columns
-    of the visible key. It is empty if rows have no key; then all values of a row identify it."""
+    """The table that the statements change: its name and its current visible columns, by id. `key`: the ids of the
+    columns that identify a row in events. It is empty if the table has no key; then all values of a row identify it."""
 
     name: tuple[str, str]
     columns: Mapping[int, Column]
@@ -33,8 +33,8 @@ class Target:
 
 
 def statement(reversal: Reversal, target: Target, dialect: Dialect) -> str:
-    """The SQL statement of one reversal. It affects exactly one row; if it affects none, the row has changed since the
-    plan."""
+    """Build the SQL statement of one reversal. Executing it changes exactly one row; if it changes none, the row has
+    changed since the plan was made."""
     place = ".".join(map(quoted_name, target.name))
     if reversal.now is None:
         assert reversal.then is not None

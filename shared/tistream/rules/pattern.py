@@ -32,8 +32,7 @@ _EVERYTHING = "(?s)^.*$"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern matches names that equal `literal`, or names that match the regular expression. One of the two is
-    None."""
+    """Matches names that equal `literal`, or names that match `regex`. One of the two is None."""
 
     literal: str | None
     regex: str | None

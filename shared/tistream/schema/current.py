@@ -1,4 +1,4 @@
-"""The current state of the schema after all applied records, including databases and tables that are not visible."""
+"""The state of the schema after all records so far, including databases and tables that are not visible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Touched:
 
 
 class CurrentSchema:
-    """Databases and tables by id. A table that moves to another database keeps its id."""
+    """The present databases and tables, by id. A table that moves to another database keeps its id."""
 
     def __init__(self) -> None:
         self._databases: dict[int, Database] = {}
@@ -58,12 +58,12 @@ class CurrentSchema:
         return touched
 
     def visible_database(self, database_id: int) -> Database | None:
-        """The database, if SELECT shows it."""
+        """The present version of a database; None if SELECT does not show it."""
         database = self._databases.get(database_id)
         return database if database is not None and database.visible else None
 
     def visible_table(self, table_id: int) -> TableVersion | None:
-        """The table, if SELECT shows it and its database."""
+        """The present version of a table; None if SELECT does not show it or its database."""
         for database_id, stored in self._tables.get(table_id, {}).items():
             database = self.visible_database(database_id)
             if stored.head.public and database is not None:
@@ -71,12 +71,12 @@ class CurrentSchema:
         return None
 
     def database_name(self, database_id: int) -> str | None:
-        """The name of a database, visible or not."""
+        """The name of a database, visible or not; None if no database has the id."""
         database = self._databases.get(database_id)
         return None if database is None else database.name
 
     def table_name(self, table_id: int) -> Name | None:
-        """(database, table) of a table, visible or not."""
+        """The (database, table) name of a table, visible or not; None if no table has the id."""
         for database_id, stored in self._tables.get(table_id, {}).items():
             return self.database_name(database_id) or "", stored.head.name
         return None

@@ -310,7 +310,7 @@ class History:
         )
 
     def visible_tables(self, ts: int, database: str) -> Iterator[TableVersion]:
-        """The versions of a database's tables, views and sequences that are visible at `ts`."""
+        """The tables, views and sequences of a database that are visible at `ts`."""
         self._refuse_below(ts)
         for name in self._names.tables(fold(database)):
             table_id = self._names.at(name, ts)

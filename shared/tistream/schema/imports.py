@@ -52,7 +52,7 @@ class Imports:
         return sorted(self._of)
 
     def ended(self, ts: int) -> tuple[tuple[int, int, int], ...]:
-        """The imports that ended at or before `ts`, as (id, from_ts, to_ts), by id."""
+        """The imports whose end is at or before `ts`, as (id, from_ts, to_ts), in order of the ids."""
         return tuple(
             (one, found.from_ts, found.to_ts)
             for one, found in sorted(self._of.items())

@@ -50,7 +50,7 @@ class BaseHead:
 
 @dataclass(frozen=True, slots=True)
 class LogObject:
-    """One object of the log. `nonce` identifies its writer."""
+    """One object of the schema log. `nonce` identifies the process that wrote it."""
 
     tenant: TenantKey
     number: int
@@ -89,7 +89,7 @@ def encode(log: LogObject) -> bytes:
 
 
 def encode_record(record: Record) -> bytes:
-    """One record as a line of JSON."""
+    """Encode a record as a line of JSON."""
     return orjson.dumps(records.to_json(record))
 
 

@@ -30,7 +30,8 @@ class NameIndex:
     _tables_of: dict[str, set[str]] = field(default_factory=dict)
 
     def leave(self, name: tuple[str, str], table_id: int, ts: int) -> None:
-        """End the tenure of `table_id` at `ts`. Call it before `enter` for the table that takes the name over."""
+        """Record that the table does not have the name any more after `ts`: its tenure ends. Call it before `enter` for
+        the table that takes over the name."""
         from_ts, bearer = self._open.get(name, (ts, None))
         if bearer != table_id:  # `enter` of the name's next table has ended the tenure
             return

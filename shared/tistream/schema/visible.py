@@ -57,7 +57,7 @@ class StoredTable:
 
     @property
     def table(self) -> Table:
-        """The whole table, parsed at the first access."""
+        """The whole definition of the table, parsed at the first access."""
         if self._table is None:
             self._table = parse_table(self._text.info())
         return self._table

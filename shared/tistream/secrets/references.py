@@ -38,7 +38,7 @@ def of_feed(feed_id: str) -> str:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """The text with each reference replaced by its value. Raises KeyError for a name without a value."""
+    """Replace each reference in a text by the secret's value. Raises KeyError for a name without a value."""
     return _REFERENCE.sub(lambda found: values[found[1]], text)
 
 

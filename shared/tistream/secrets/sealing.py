@@ -2,8 +2,9 @@
 
 The API server has the public key, and seals the secrets that users send. The meta database stores the sealed text.
 Workers of changefeeds have the private key. So neither the meta database, its backups and its servers nor the API
-server can decrypt a secret. Sealed text is libsodium's sealed box (X25519, XSalsa20-Poly1305) in base64. It holds the
-secret's name, so that a sealed text that was copied to another tenant or name does not open.
+server can decrypt a secret. Sealed text is libsodium's sealed box (X25519, XSalsa20-Poly1305) in base64. The encrypted
+content includes the tenant and the secret's name, so a sealed text that was copied to another tenant or name cannot be
+opened.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ KEY_BYTES = 32
 
 
 class BadKey(ValueError):
-    """A text is not a valid key. The message does not contain the text."""
+    """A text is not a valid key. The message does not show the text."""
 
 
 class NotOpened(Exception):

@@ -198,7 +198,7 @@ class ServiceSettings(BaseSettings):
         return f"host {host} is reachable from other machines: that needs {needs}; or bind 127.0.0.1"
 
     def _missing_locks(self) -> Iterator[str]:
-        """The names of settings that are missing, although they are required if other machines can connect."""
+        """The names of settings that are not set, although a process that other machines can reach must have them."""
         if self.service_key_file is None:
             yield "SERVICE_KEY_FILE"
         if not self.tls.serves and not self.tls.terminated_elsewhere:
@@ -237,7 +237,8 @@ S = TypeVar("S", bound=ServiceSettings)
 
 
 def load_settings(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
-    """Read `cls` from the environment (`environ` is only checked for misspelt names). Raises SettingsError."""
+    """Read the settings of a class from the environment. `environ` is only checked for misspelt names. Raises
+    SettingsError."""
     prefix = str(cls.model_config["env_prefix"])
     _refuse_unknown_services(prefix, os.environ if environ is None else environ)
     fields = {name.upper() for name in cls.model_fields}

@@ -46,7 +46,7 @@ class Loop:
 
     @property
     def stopping(self) -> bool:
-        """Whether `stop()` was called; a long body checks it between its steps."""
+        """Whether `stop()` was called. A body that takes long must check it between its steps."""
         return self._stopping.is_set()
 
     def start(self) -> Loop:
@@ -61,8 +61,8 @@ class Loop:
         self._woken.set()
 
     def stop(self, timeout_s: float = 2.0) -> bool:
-        """Request the end of the loop, and wait up to `timeout_s`. Returns whether it has ended. A body that hangs ends
-        with the process."""
+        """Request the end of the loop, and wait up to `timeout_s`. Returns whether it has ended. If the body hangs, its
+        thread ends only with the process."""
         self._stopping.set()
         self._woken.set()
         thread = self._thread

@@ -1,1 +1,1 @@
-"""The Spark session of a process: its settings, its class archive, its authentication."""
+"""The Spark session of a process: its settings, an archive of Java classes for a faster start, authentication."""

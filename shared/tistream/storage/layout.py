@@ -125,7 +125,7 @@ def base_chunk(tenant: TenantKey, backfill_id: str, number: int) -> str:
 
 
 def refused_prefix(tenant: TenantKey, backfill_id: str) -> str:
-    """The prefix of the objects that record refused chunks."""
+    """The prefix of the objects that record which chunks are refused, and why."""
     return f"{backfill_prefix(tenant, backfill_id)}refused-"
 
 
@@ -169,7 +169,7 @@ def manifests(tenant: TenantKey, task_id: int) -> str:
 
 
 def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str, str]:
-    """The key prefixes of a task's data: segments, pending parts, and runs of the version index."""
+    """The prefixes of the keys of a task's data: segments, pending parts, and runs of the version index."""
     prefix = task_prefix(tenant, task_id)
     return f"{prefix}segment/", f"{prefix}pending/", f"{prefix}run/"
 
@@ -227,7 +227,7 @@ def schema_log_prefix(tenant: TenantKey) -> str:
 
 
 def schema_log(tenant: TenantKey, number: int) -> str:
-    """The key of record batch `number` (>= 1) of the schema registry's log."""
+    """The key of object `number` (>= 1) of the schema registry's log."""
     return f"{schema_log_prefix(tenant)}{number:020d}"
 
 

@@ -30,7 +30,7 @@ CLAIM_RACES = 1000
 
 
 class Sealed(Fenced):
-    """The task has ended: the seal in its last manifest names the children."""
+    """The task has ended: its last manifest is a seal, which names the tasks that replace it."""
 
     code = "sealed"
 

@@ -20,8 +20,8 @@ KINDS = ("get", "head", "put", "put_new", "put_if", "list", "delete")
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Counts of requests (including failed ones), of the failures among them, and of the bytes of bodies
-    transferred."""
+    """Counts of requests to the store (`requests`, including failed ones), of the failed ones among them, and of the
+    bytes of bodies that were transferred."""
 
     requests: int = 0
     failures: int = 0
@@ -62,7 +62,7 @@ class MeasuredObjectStore:
             return {tenant: dict(made) for tenant, made in self._requests.items()}
 
     def traffic(self) -> dict[str, Traffic]:
-        """Totals so far, per kind."""
+        """The totals so far, by kind of request."""
         with self._lock:
             return dict(self._traffic)
 

@@ -100,7 +100,7 @@ class Retries:
     ends_on: tuple[type[Unavailable], ...] = (KeyUnusable,)
 
     def __call__(self, sleep: Callable[[float], None]) -> Iterator[None]:
-        """Yield once, and again after each pause."""
+        """Yield for each attempt: once at first, and then again after each pause."""
         yield
         for at in range(self.attempts - 1):
             sleep(self.pauses[min(at, len(self.pauses) - 1)])
@@ -109,8 +109,8 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class EntryRun(Generic[Entry]):
-    """Consecutive entries. `restarted`: the first entry is the one at which readers begin (the floor, or 1), and
-    replaces everything that the reader knew."""
+    """Consecutive entries that a reader has read. `restarted`: the first of them is the entry at which readers begin
+    (the floor, or 1), and replaces everything that the reader knew."""
 
     restarted: bool
     entries: list[Entry]
@@ -143,7 +143,7 @@ class NumberedObjects(Generic[Entry]):
         """Read every entry after `last` (0: from the beginning). If nothing is new, this costs two small requests.
 
         Raises:
-            CorruptObject: an entry or the floor is damaged, or the floor names no base.
+            CorruptObject: an entry or the floor is damaged, or the floor names an entry at which readers cannot begin.
             Unavailable: no answer came, or the floor moved faster than this reader reads.
         """
         restarted = not last
@@ -181,7 +181,7 @@ class NumberedObjects(Generic[Entry]):
 
 
 class NumberedLog(Generic[Entry]):
-    """One writer's access to a log. Not thread-safe."""
+    """One writer's access to a numbered log (the module explains the protocol). Not thread-safe."""
 
     def __init__(
         self,

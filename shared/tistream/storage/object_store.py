@@ -24,7 +24,8 @@ class ObjectInfo:
 
 
 class ObjectStore(Protocol):
-    """A flat key space, strongly consistent after a write returns (S3 since 2020).
+    """An object store: a flat key space. A read that begins after a write has returned sees that write, as in S3 since
+    2020.
 
     Every method raises Unavailable when no answer came and nothing can have changed.
     """
@@ -60,7 +61,8 @@ class ObjectStore(Protocol):
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         """List the objects below `prefix` whose key is > `after`, in key order.
 
-        With delimiter "/", common prefixes are entries with size -1, version "" and a key ending in "/".
+        With delimiter "/", keys that have a further "/" are not listed one by one: each common prefix is one entry with
+        size -1, version "" and a key ending in "/".
         """
 
     def delete(self, key: str) -> None:

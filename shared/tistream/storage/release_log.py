@@ -60,7 +60,7 @@ class ReleaseLog:
         return release
 
     def _read_back(self, key: str, body: bytes, release: Release) -> Release:
-        """Settle a put without an answer: put the same bytes once more, then read which record has the number. Raises
+        """After a put without an answer: put the same bytes once more, then read which record has the number. Raises
         CommitStateUnknown."""
         try:
             self.objects.put_new(key, body)

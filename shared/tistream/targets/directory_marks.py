@@ -30,7 +30,7 @@ class TableMark:
 
 
 class DirectoryMarks:
-    """The progress of all tables that are restored into one directory. The directory must contain nothing else."""
+    """The progress of all tables that are restored into one directory, which must contain nothing else."""
 
     def __init__(self, directory: Path) -> None:
         """Read the progress. If the directory does not exist, create it. Raises TargetRefused."""

@@ -16,7 +16,7 @@ _SELECTED_ROWS = 10_000
 
 class MySqlTables:
     """A RestoreTarget that writes into a server. After the restore, AUTO_INCREMENT and AUTO_RANDOM continue above the
-    highest restored value, because the servers raise them when a row is inserted."""
+    highest restored value, because the servers raise these counters when a row is inserted."""
 
     chunk_rows = CHUNK_ROWS
 

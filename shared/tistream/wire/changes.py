@@ -81,7 +81,8 @@ class DdlChange(Wire):
 
 
 class Resolved(Wire):
-    """All events at or below `resolved_ts` were sent. It is the last line of a page; a stream has one now and then."""
+    """All events at or below `resolved_ts` were sent. It is the last line of a page. An endless stream has such a line
+    at intervals."""
 
     type: Literal["resolved"]
     resolved_ts: Stamp

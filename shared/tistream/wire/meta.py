@@ -51,13 +51,14 @@ class Announcements(Wire):
 
 
 class Accepted(Wire):
-    """The answer (202) of `POST /v1/notifications`."""
+    """The answer (202) of a request that has been accepted, and may still be under way."""
 
     status: str = "accepted"
 
 
 class CreateTenant(StrictRequest):
-    """`POST /v1/clusters/{cluster_id}/tenants`: 201, also if the same tenant exists already; 409 if it differs.
+    """`POST /v1/clusters/{cluster_id}/tenants`: register a tenant. The answer is 201, also if the same tenant exists
+    already, and 409 if the existing one differs.
 
     `retention_ms` (decimal) is how long rows are kept after their commit; null: forever. If it is left out, a new
     tenant gets the default of the meta server's settings, and an existing one keeps its value. `kms_key_id` is the key
@@ -247,8 +248,8 @@ class RouteTable(Wire):
 
 
 class NodeInfo(Wire):
-    """One process as the owner sees it. `state`: alive, suspect, lost or draining. `tasks` counts a sorter's tasks,
-    `stores` a dispatcher's stores, `shards` the shards of changefeeds that a worker holds."""
+    """One process, as the owner (the elected meta server) knows it. `state`: alive, suspect, lost or draining. `tasks`
+    counts a sorter's tasks, `stores` a dispatcher's stores, `shards` the shards of changefeeds that a worker holds."""
 
     node_id: str
     role: str
@@ -267,7 +268,8 @@ class NodeList(Wire):
 
 
 class TaskInfo(Wire):
-    """One task as the owner sees it. `phase`: absent, preparing, committing, running or removing."""
+    """One task, as the owner (the elected meta server) knows it. `phase`: absent, preparing, committing, running or
+    removing."""
 
     task_id: int
     cluster_id: str

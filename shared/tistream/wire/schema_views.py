@@ -1,4 +1,4 @@
-"""Converts the columns of a table to their wire form. Pure."""
+"""Converts the columns of a table to the form in which the schema registry and the API return them. Pure."""
 
 from __future__ import annotations
 

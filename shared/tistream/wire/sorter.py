@@ -101,7 +101,8 @@ class FilesReceipt(Wire):
 
 
 class SliceStatus(Wire):
-    """One slice of a task's span. `waits_for` is null while the slice is up to date."""
+    """One slice of a task's span (design.md 3). `waits_for` says what the slice's next watermark waits for; null while
+    the slice is up to date."""
 
     start_key: str
     end_key: str

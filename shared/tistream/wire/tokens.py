@@ -32,8 +32,8 @@ Action = Literal["read", "push", "operate", "feed"]
 
 
 class Grant(StrictRequest):
-    """Allowed actions, and the objects on which they are allowed; `*` is every name of its level. A level may be named
-    only if all levels above it are."""
+    """Allowed actions, and the objects on which they are allowed; `*` stands for every name. A database, for example,
+    may be named only if its cluster and tenant are named too."""
 
     actions: list[Action] = Field(min_length=1, max_length=4)
     cluster: str = ANY

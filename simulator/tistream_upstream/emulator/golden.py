@@ -74,7 +74,8 @@ class GoldenSource:
         return self._last_tso
 
     def resolved_limit(self, store_id: int, now_us: int) -> int:  # noqa: ARG002  # one record for all stores
-        """Implement TimelineSource.resolved_limit: the present ts, or the lowest lock in memory if that is lower."""
+        """Implement TimelineSource.resolved_limit: the present ts, or the start_ts of the lowest lock in memory, if
+        that is lower."""
         upto = bisect_right(self._starts, now_us)
         for _, to_us, ts in self._memory[self._taken : upto]:
             heappush(self._live, (ts, to_us))
@@ -169,8 +170,8 @@ def _happening(one: Mapping[str, Any], latest_us: int) -> Item:
 
 
 def _commands(folder: Path) -> Iterator[tuple[int, Command]]:
-    """The commands of the log, each with the number of its first row. A command is made of consecutive rows with one
-    region and index."""
+    """The Raft commands of the recorded log, each with the number of its first row. Consecutive rows with the same
+    region and index are one command."""
     table = pq.read_table(folder / "log.parquet")
     columns = [table[name].to_pylist() for name in _ROW_COLUMNS]
     heads = zip(*(table[name].to_pylist() for name in ("at_us", "region_id", "log_index")), strict=True)

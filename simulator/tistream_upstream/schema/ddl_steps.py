@@ -50,7 +50,7 @@ class DdlStep:
 
 @dataclass(frozen=True, slots=True)
 class DdlPlan:
-    """A DDL job with its steps."""
+    """A DDL job, with the steps that it runs."""
 
     action: int
     schema_id: int

@@ -11,7 +11,7 @@ from tistream.model.span import KeySpan
 
 
 class Entry(NamedTuple):
-    """One row of a change file, without its region, which its Range has."""
+    """One row of a change file, except for the region, which the entry's Range has."""
 
     type: int
     op_type: int
@@ -81,7 +81,7 @@ class Region:
         return self.index
 
     def hold(self, holder: Holder, locks: int) -> None:
-        """Add `locks` locks of a transaction; a negative number removes them."""
+        """Count `locks` more locks of a transaction in the region; a negative number removes locks."""
         if not locks:
             return
         left = self.holders.get(holder, 0) + locks

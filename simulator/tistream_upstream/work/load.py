@@ -22,7 +22,7 @@ _INDEX_VALUE = b"0"
 
 
 class Load:
-    """Begins transactions at the configured rates until it is stopped."""
+    """Begins transactions at the configured rates, until it is stopped."""
 
     def __init__(self, config: ClusterConfig, world: World, kv: Kv, catalog: Catalog, session: Session) -> None:
         self._config = config

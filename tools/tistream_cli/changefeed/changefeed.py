@@ -1,4 +1,4 @@
-"""The implementation of `tistream changefeed …`, except `update`, `pause`, `resume` and `skip`."""
+"""The implementation of `tistream changefeed …`. Those of `update`, `pause`, `resume` and `skip` are in changes.py."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Commands that call a platform's operator routes, and `inspect`."""
+"""The commands that operate a platform through its API, and `tistream inspect`."""

@@ -64,7 +64,7 @@ class ToStream:
         return events, end
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """The request unchanged, because a stream has no earlier pages."""
+        """The request, unchanged, because a stream has no earlier pages."""
         return request
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class ToOneStream:
         return events, end
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """The request unchanged, because a stream has no earlier pages."""
+        """The request, unchanged, because a stream has no earlier pages."""
         return request
 
     def close(self) -> None:

@@ -112,8 +112,8 @@ class StreamReader:
                 return
 
     def _is_late(self, now_ms: int) -> bool:
-        """Whether the stream is catching up. A cut would make it read all events since the last cursor again, so that
-        it might never catch up."""
+        """Whether the stream is behind. Then its connection must not be cut, because it would read all events since the
+        last cursor again, and might never catch up."""
         return now_ms - physical_ms(self._watched.record.resolved_ts) > _LATE_MS
 
 
@@ -155,7 +155,7 @@ class PageReader(ABC):
         return Page([line_hash(line) for line in lines[:-1]], end)
 
     def limit(self) -> str:
-        """A random value of the parameter `limit`."""
+        """Draw a random value for the parameter `limit`."""
         return str(self._rng.choice(_LIMITS))
 
 

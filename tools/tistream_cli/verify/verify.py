@@ -160,8 +160,8 @@ class Verification:
         return self._outcome(watched, stream, pagers, end)
 
     def _guard(self, body: Callable[[], None]) -> None:
-        """Run a reader. If it raises, end the run and report the exception as a violation, so that a failed reader does
-        not look like one without findings."""
+        """Run the body of a consumer's thread. If it raises an exception, end the run, and report the exception as a
+        violation; otherwise a failed consumer would look like one that has found nothing."""
         try:
             body()
         except Exception:

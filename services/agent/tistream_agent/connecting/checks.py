@@ -40,7 +40,7 @@ class FailedCheck(CannotConnect):
 
 @dataclass(frozen=True, slots=True)
 class StoreSeen:
-    """A TiKV store as PD lists it. `problem`: why it could not be reached; empty if it could."""
+    """A TiKV store, as PD lists it. `problem`: why it could not be reached; an empty text if it could."""
 
     store_id: int
     address: str

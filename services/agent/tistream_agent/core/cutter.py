@@ -116,7 +116,7 @@ class Draft:
 
     @property
     def lowest_ts(self) -> int:
-        """The ts of the lowest promise."""
+        """The lowest ts of the promises."""
         return min(promise.ts for promise in self.promises)
 
     def data(self) -> bytes:

@@ -64,7 +64,7 @@ class Lowest:
 
 
 class TerritoryAgent:
-    """The state machine of one territory. Not thread-safe: only one thread may call `step`."""
+    """The state machine of the agent of one territory. Not thread-safe: only one thread may call `step`."""
 
     def __init__(self, config: AgentConfig, position: Position) -> None:
         """`position` is the result of `chain.read_position` for the chain's last file, or of `chain.new_chain`."""
@@ -137,7 +137,7 @@ class TerritoryAgent:
         return []
 
     def _answered(self, event: steps.Event, now_ms: int) -> list[Command]:
-        """Handle an answer of PD, or a Tick."""
+        """Handle an answer of PD, or the passage of time (Tick)."""
         match event:
             case steps.RegionsFound():
                 self.planner.regions_found(event.scan, event.regions, now_ms)
@@ -298,7 +298,8 @@ class TerritoryAgent:
         return age >= self.config.idle_cut_ms and self.subscriptions.owes()
 
     def _cut(self, now_ms: int) -> list[Command]:
-        """Cut a file: all rows that have arrived, and a watermark row of each subscription whose scan has ended."""
+        """Make the next file: all rows that have arrived, and a watermark row of each subscription whose scan has
+        ended. Returns the command that puts it."""
         watermarks = self.subscriptions.cut([(one.span.start, one.reached_ts) for one in self.territory.loose()])
         carried, lowest = self._promised()
         draft = Draft(

@@ -58,7 +58,7 @@ class AgentConfig:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Serialized ChangeDataEvents that arrived on a stream, in order."""
+    """Serialized ChangeDataEvents that have arrived on a stream, in order."""
 
     stream: int
     messages: Sequence[bytes]
@@ -79,7 +79,7 @@ class StreamEnded:
 
 @dataclass(frozen=True, slots=True)
 class RegionsFound:
-    """PD's answer to `ScanRegions`, unchanged: it may have holes, overlaps and regions without a leader."""
+    """PD's answer to `ScanRegions`, unchanged: the regions may have gaps and overlaps, and some may have no leader."""
 
     scan: int
     regions: Sequence[Region]

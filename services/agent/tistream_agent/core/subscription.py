@@ -274,7 +274,7 @@ class Subscriptions:
     # -- cutting ------------------------------------------------------------------------------------------------------
 
     def owes(self) -> bool:
-        """Whether the next file must have a watermark row, because a subscription is live, or has ended after its
+        """Whether the next file must have a watermark row, because some subscription is live, or has ended after its
         scan."""
         return bool(self._last_rows) or bool((self._table[k.STATE] == k.LIVE).any())
 

@@ -1,1 +1,2 @@
-"""Runs the territories that a process holds: the one in its settings, or those that the meta servers assign to it."""
+"""Runs the territories (spans of keys) that a process reads: the one in its settings, or those that the meta servers
+assign to it."""

@@ -18,7 +18,8 @@ class GcHold:
         self.service_id = f"tistream-{tenant.cluster_id}-{tenant.tenant_id}-{store_id}"
 
     def move(self, ts: int) -> HoldSet | HoldRefused:
-        """Hold all versions above `ts`. Raises Unavailable if the caller may retry."""
+        """Make PD keep all versions above `ts`. Returns whether PD has accepted that. Raises Unavailable if the caller
+        may retry."""
         try:
             self._pd.hold_gc(self.service_id, ts, TTL_S, self._keyspace)
         except HoldTooLow as refused:

@@ -87,7 +87,7 @@ def put_once(objects: ObjectStore, key: str, body: bytes) -> bool:
 def put_chunk(
     objects: ObjectStore, identity: ChunkId, span: KeySpan, base_ts: int, rows: Iterable[pa.Table], done: ChunksWritten
 ) -> ChunksWritten:
-    """Encode a chunk and create its object, unless it exists. Returns `done` with the chunk counted."""
+    """Encode a chunk, and create its object unless it exists. Returns `done` with this chunk added to the counts."""
     body = write_chunk(rows, identity, span, base_ts)
     if put_once(objects, _key(identity), body):
         return ChunksWritten(done.written + 1, done.bytes + len(body), done.there)

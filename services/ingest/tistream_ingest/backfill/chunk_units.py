@@ -27,7 +27,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class BackupPlan:
-    """All chunks of a backup, and the units that write them."""
+    """The plan of a backfill from a full backup: all chunks, and the units of work that write them."""
 
     plan: ChunkPlan
     units: tuple[Unit, ...]

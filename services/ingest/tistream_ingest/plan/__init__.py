@@ -1,1 +1,2 @@
-"""Decides which changes of a log backup are released, and how the work is divided. Pure."""
+"""Decides which changes of a log backup the next release has, and how the work is divided among shards and files.
+Pure."""

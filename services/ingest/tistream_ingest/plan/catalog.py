@@ -15,9 +15,9 @@ from tistream.logbackup.metadata import DEFAULT, WRITE, Metadata, Slice
 
 @dataclass(slots=True)
 class Catalog:
-    """The known slices of the log, by the name of their metadata object. released_ts: commits at or below it have been
-    released. horizon_ts: `default` slices whose timestamps are all below it are not kept. names: every metadata object
-    that was read, or that its name or age excludes."""
+    """The slices of a log backup that later releases may need, by the name of their metadata object. released_ts:
+    commits at or below it have been released. horizon_ts: `default` slices whose timestamps are all below it are not
+    kept. names: every metadata object that was read, or that its name or age excludes."""
 
     released_ts: int
     horizon_ts: int
@@ -63,7 +63,7 @@ class Catalog:
                 self._fresh.discard(name)
 
     def forget_names(self, before: str) -> None:
-        """Drop names that sort below `before`: later LISTs begin there, and never return them."""
+        """Drop names that sort below `before`. Later LISTs begin there, so they never return these names."""
         self.names = {name for name in self.names if name >= before}
 
     def _matters(self, one: Slice, *, fresh: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Selects the slices that a release reads. Pure."""
+"""Selects which slices of a log backup a release reads. Pure."""
 
 from __future__ import annotations
 

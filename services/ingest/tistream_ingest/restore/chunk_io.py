@@ -105,7 +105,7 @@ class BackWork:
     spec: TargetSpec
 
     def run(self, objects: ObjectStore) -> Fingerprint:  # noqa: ARG002 - as the others
-        """Read the part. Returns the fingerprint of the rows that the target has."""
+        """Read the part back. Returns the fingerprint of the rows that the target has."""
         with opened(self.spec) as target:
             return target.fingerprint(self.one, self.part)
 

@@ -27,7 +27,8 @@ class TargetSpec:
 
     @property
     def compared(self) -> Dialect | None:
-        """The dialect of the server whose rows are compared with those that were written; None for files."""
+        """The dialect of the server whose rows will be compared with those that were written; None if the target is
+        files."""
         return self.dialect if self.kind == "mysql" else None
 
 

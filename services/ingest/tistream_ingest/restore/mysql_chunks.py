@@ -57,7 +57,7 @@ class MySqlChunks:
         return [WHOLE]
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:  # noqa: ARG002 - see ChunkTarget
-        """Implement ChunkTarget.fingerprint: the fingerprint of the rows of a part."""
+        """Implement ChunkTarget.fingerprint: the fingerprint of all rows of the table."""
         return self._tables.fingerprint(one.table)
 
     def add_foreign_keys(self, one: Numbered) -> None:

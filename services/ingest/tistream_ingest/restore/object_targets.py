@@ -77,7 +77,7 @@ class ParquetObjects:
         return sorted(self.there(one))
 
     def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
-        """Implement ChunkTarget.fingerprint: the fingerprint of the rows of a part."""
+        """Implement ChunkTarget.fingerprint: the fingerprint of the rows in the file of one chunk."""
         total = Fingerprint()
         with pq.ParquetFile(io.BytesIO(self._folder(one).get(_parquet(one, part)))) as file:
             for batch in file.iter_batches():

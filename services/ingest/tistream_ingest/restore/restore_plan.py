@@ -37,7 +37,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """One table of a restore with its chunks, in key order."""
+    """One table of a restore, with the chunks in which it is written, in key order."""
 
     database: str
     table: str
@@ -73,7 +73,7 @@ def _cut(wanted: TableRange, firsts: Sequence[bytes]) -> Iterator[TableRange]:
 
 
 def shards_for(shards: Iterable[IndexShard], wanted: TableRange) -> tuple[IndexShard, ...]:
-    """The shards of the pool that a read of the range needs."""
+    """The shards of the pool that are needed to read the range."""
     return tuple(shard for shard in shards if shard.span.overlaps(wanted.span))
 
 

@@ -63,7 +63,7 @@ class Tenants(Protocol):
 
 
 class Runner(Protocol):
-    """Runs work items on executors."""
+    """Runs work items on executors, such as those of Spark."""
 
     @property
     def slots(self) -> int: ...
@@ -129,7 +129,7 @@ class Restoring:
         self.objects.delete(layout.restore_plan(self.tenant, self.work.wanted.restore_id))
 
     def progress_report(self, state: str, reason: str | None = None) -> RestoreReport:
-        """The report of the present progress."""
+        """Build the report of the present progress, without sending it."""
         tables = restore_plan.progress(self._plan, self._done, self._checksums) or [
             RestoreTable(database=one.database, table=one.table) for one in self.work.wanted.tables
         ]

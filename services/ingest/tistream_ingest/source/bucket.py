@@ -46,7 +46,7 @@ class Bucket:
         return metadata.parse(key, self.log.get(key))
 
     def backup(self) -> prefix.LogBackup:
-        """Read `backupmeta`. Raises Unavailable, CorruptObject, SourceRefused."""
+        """Read and parse `backupmeta`. Raises Unavailable, CorruptObject, SourceRefused."""
         try:
             return prefix.parse_backupmeta(self.log.get(prefix.BACKUPMETA))
         except NotFoundYet:

@@ -159,7 +159,7 @@ class SourceRunner:
     # --- deciding --------------------------------------------------------------------------------------------------
 
     def _decide(self) -> None:
-        """Decide the next release, if the checkpoint has moved."""
+        """Decide on the next release, if the log's checkpoint has advanced: put its record."""
         assert self._catalog is not None
         low, high = self.released_ts, self._checkpoint()
         if high <= low:
@@ -288,8 +288,8 @@ class SourceRunner:
         return self.pool.current()
 
     def _taking_of(self, release: Release) -> ReleaseInput:
-        """The input of a release that another process has decided on, from the metadata that the release's record
-        names."""
+        """The input of a release that another process has decided on. It is selected from the metadata objects that the
+        release's record names."""
         catalog = Catalog(release.low, 0)
         # An earlier source of the tenant, with another log, may have decided it and not have executed it.
         bucket = self.bucket if release.url == self.identity.url else Bucket(self.open_log(release.url))
@@ -313,7 +313,7 @@ class SourceRunner:
         ]
 
     def _failed(self, failed: Failed) -> None:
-        """Raise the error of the source that corresponds to a failed job."""
+        """Raise the error that stops or holds the source after a failed job."""
         if failed.kind == "missing":
             safe_point = self.bucket.safe_point()
             if safe_point > self.released_ts:

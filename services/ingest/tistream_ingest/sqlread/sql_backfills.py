@@ -39,8 +39,8 @@ class SqlBackfills:
         return self.server(row.source.dsn_file)
 
     def plan(self, row: BackfillRow) -> ChunkPlan:
-        """Cut the tables, as of now, into chunks. Tables that SQL cannot read are left out. Raises Unavailable if the
-        caller may retry, InvalidRequest."""
+        """Plan the backfill: divide the tables, as they are now, into chunks. Tables that SQL cannot read are left out.
+        Raises Unavailable if the caller may retry, InvalidRequest."""
         history = self.history(_tenant(row))
         ts = history.resolved_ts
         assert row.snapshot_ts is not None

@@ -44,10 +44,10 @@ class Columns:
 
 
 class SqlServer:
-    """One connection to a server. Not thread-safe. A context manager, which closes it."""
+    """One connection to a server. A context manager, which closes the connection at its end. Not thread-safe."""
 
     def __init__(self, url: MySqlUrl) -> None:
-        """Connect. Raises Unavailable, InvalidRequest."""
+        """Connect to the server. Raises Unavailable, InvalidRequest."""
         self._url = url
         tls = dict(url.options)
         try:

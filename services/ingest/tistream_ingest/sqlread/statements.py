@@ -89,7 +89,7 @@ def select_regions(encoding: TableEncoding, source: str) -> str:
 
 
 def upstream_key(encoding: TableEncoding, database: str, table: str, partition: str | None) -> str:
-    """The expression for the record key of a row in hexadecimal, computed by the upstream."""
+    """The SQL expression with which the upstream itself computes the record key of a row, in hexadecimal."""
     name = table if partition is None else f"{table}({partition})"
     texts = [quoted_text(database), quoted_text(name), *key_names(encoding)]
     return f"TIDB_ENCODE_RECORD_KEY({', '.join(texts)})"

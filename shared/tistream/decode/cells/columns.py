@@ -1,4 +1,4 @@
-"""Decodes the cells of one column to an Arrow array."""
+"""Decodes the cells of one column, which are its encoded values in row values, to an Arrow array."""
 
 from __future__ import annotations
 

@@ -136,8 +136,8 @@ def _read_digits(data: U8, at: int, whole: int, fraction: int, negative: bool, d
 
 @inline
 def _round(digits: U8, precision: int, fraction: int, keep: int) -> int:
-    """Round half up to `keep` fraction digits, in place; the caller ignores the digits after them. Return the index of
-    the first digit: 0 if the carry added one, else 1."""
+    """Round half up to `keep` fraction digits, in place. The caller must ignore the digits after them. Returns the
+    index of the first digit: 0 if the carry added a digit, else 1."""
     if keep >= fraction:
         return 1
     place = precision - fraction + keep  # the last digit kept; 0 is the carry's place

@@ -69,7 +69,8 @@ def _parse(column: Column, kind: Kind, text: str) -> Default:
 
 
 def _number(text: str, kind: Kind) -> Decimal:
-    """Parse a number. Raises ValueError if it has more digits before its point than its type allows."""
+    """Parse the number of a default. Raises ValueError if it has more digits before its decimal point than its type
+    allows."""
     value = Decimal(text)
     if not value.is_finite() or (value and value.adjusted() >= _MAGNITUDES[kind]):
         raise ValueError("out of range")
@@ -103,8 +104,8 @@ def _year(text: str) -> int:
 
 
 def _decimal(text: str, column: Column) -> str:
-    """Parse a decimal, and round it to the column's fraction digits. If the column states none, the number keeps its
-    own, up to FRACTION_MAX."""
+    """Parse a decimal, and round it to the column's number of fraction digits. If the column states no number, the
+    digits stay, up to FRACTION_MAX."""
     value = _number(text, Kind.DECIMAL)
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int), "the number is finite"

@@ -1,8 +1,8 @@
 """Decodes cells of binary JSON and of vectors to JSON text (upstream-formats 4.4).
 
-Entries of a document have the offsets of their values, so in a hostile document many entries can share a value and the
-text can become very long. If no two entries share bytes, the text has at most EXPANSION bytes for each byte of the
-document. A document whose text is longer is rejected.
+In binary JSON, the entries of an object hold offsets to their values. So in a hostile document many entries can point
+to the same value, and the text can become very long. If no two entries share bytes, the text has at most EXPANSION
+bytes for each byte of the document. A document whose text is longer is rejected.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def _put_bytes(data: U8, kind: int, place: int, end: int, out: U8, at: int, limi
 @kernel
 def decode_vectors(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
     """Write each vector as `[1,2.5]`, with the shortest float32 digits. `out` has room for FLOAT_CHARS + 1 bytes for
-    each 4 bytes of a cell, and 2 bytes per row. Invalid cells get BAD_VECTOR."""
+    each 4 bytes of a cell, and 2 bytes per row. Invalid cells get the error code BAD_VECTOR."""
     at = 0
     out_offsets[0] = 0
     for row in range(len(start)):

@@ -185,7 +185,8 @@ def _locate_v1(
 
 @inline
 def _datum_end(data: U8, at: int, end: int) -> int:
-    """The position after the datum whose flag is at `at`; -1 if it is truncated or its flag is unknown."""
+    """The offset after the datum (an encoded value) whose flag byte is at `at`; -1 if it is truncated or its flag is
+    unknown."""
     flag = data[at]
     body = at + 1
     if flag == _FLAG_NULL:

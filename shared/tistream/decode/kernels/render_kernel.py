@@ -233,7 +233,7 @@ def _put_text(out: U8, at: int, texts: U8, text_ends: I64, text: int) -> int:
 
 @inline
 def is_valid(address: int, bit: int) -> bool:
-    """Whether a bit of a validity bitmap is set."""
+    """Whether the bit with index `bit` is set in the validity bitmap at `address`."""
     bits = carray(pointer(address), ((bit >> 3) + 1,), np.uint8)
     return bool((bits[bit >> 3] >> (bit & 7)) & 1)
 

@@ -48,7 +48,7 @@ ESCAPED_BYTES_MAX = 6  # \u001f
 
 @inline
 def put_pair(out: U8, at: int, value: int) -> None:
-    """Write the two digits of a number below 100."""
+    """Write a number below 100 as two digits."""
     poke16(out, at, _PAIRS[value])
 
 

@@ -52,7 +52,8 @@ _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 
 @dataclass(frozen=True, slots=True)
 class ChunkId:
-    """The identity of a chunk, which its key states: the chunk with number `number` (>= 0) of a tenant's backfill."""
+    """The identity of a chunk, as its object key states it: the tenant, the backfill, and the chunk's number (>= 0) in
+    it."""
 
     tenant: TenantKey
     backfill_id: str

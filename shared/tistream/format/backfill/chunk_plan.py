@@ -35,7 +35,7 @@ class ChunkPlan:
 
 
 def encode_plan(plan: ChunkPlan) -> bytes:
-    """The plan object's bytes. Equal plans give equal bytes."""
+    """Encode the plan as the bytes of its object. Equal plans give equal bytes."""
     spans = [[span.start.hex(), span.end.hex()] for span in plan.spans]
     data = {"version": VERSION, "spans": spans, "min_ts": str(plan.min_ts)} | ({} if plan.exact else {"exact": False})
     return json.dumps(data, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""The refusal of a base chunk: a JSON object beside it with the reason, `{"version":1,"reason":"…"}`
+"""A refusal states why a base chunk is never used. It is a JSON object beside the chunk, `{"version":1,"reason":"…"}`
 (docs/backfill.md). Pure."""
 
 from __future__ import annotations

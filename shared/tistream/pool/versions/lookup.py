@@ -102,7 +102,7 @@ class _Match:
 
 @dataclass(slots=True)
 class _Best:
-    """The newest version found so far of each wanted key."""
+    """For each wanted key, the newest version that has been found so far."""
 
     keys: int
     commit_ts: Ints = field(init=False)

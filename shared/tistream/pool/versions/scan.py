@@ -82,7 +82,7 @@ class _Values:
     table: pa.Table | None = None
 
     def take(self, places: Ints) -> pa.Table:
-        """The value columns of the rows at these indexes."""
+        """The value columns of the rows with the indexes `places`."""
         if self.table is None:
             self.table = self.read()
         if len(places) and places[-1] - places[0] == len(places) - 1 and (np.diff(places) == 1).all():
@@ -111,7 +111,7 @@ class _Piece:
         )
 
     def take(self, rows: Ints) -> pa.Table:
-        """The value columns of the rows at these indexes."""
+        """The value columns of the rows with the indexes `rows`."""
         return self.values.take(self.at[rows])
 
 
@@ -126,7 +126,7 @@ class _Source:
     more: bool = True
 
     def fill(self) -> None:
-        """Read the next piece into memory."""
+        """Read the next piece of this input into memory, if there is one."""
         found = next(self.coming, None)
         if found is None:
             self.more = False
@@ -136,7 +136,7 @@ class _Source:
             self.held.append(piece)
 
     def pop_below(self, bound: bytes | None) -> list[_Piece]:
-        """Remove the rows with keys below `bound` (None: all) from memory and return them."""
+        """Remove the rows with keys below `bound` (None: all rows) from memory, and return them."""
         popped: list[_Piece] = []
         while self.held:
             piece = self.held[0]

@@ -32,8 +32,8 @@ _LOCAL = ("value", "txn_source")
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """Keys and timestamps (stamps) of rows in several segment row groups, without their values. Row i is row `row[i]`
-    of `parts[part[i]]`."""
+    """The stamps of rows in several row groups of segments: their keys and timestamps, without their values. Row i is
+    row `row[i]` of `parts[part[i]]`."""
 
     parts: Sequence[GroupInWindow]
     table: pa.Table  # the columns merge.STAMPS
@@ -48,7 +48,7 @@ class Stamps:
         return Stamps(self.parts, self.table.take(pa.array(at)), self.part[at], self.row[at])
 
     def slice(self, start: int, count: int) -> Stamps:
-        """`count` consecutive rows, from `start` on."""
+        """Select `count` consecutive rows, beginning with row `start`."""
         rows = slice(start, start + count)
         return Stamps(self.parts, self.table.slice(start, count), self.part[rows], self.row[rows])
 
@@ -102,9 +102,9 @@ def stamps_of(reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan) -> 
 def sorted_stamps(
     reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan, *, every: bool, rows_max: int = ROWS_MAX
 ) -> Iterator[Stamps]:
-    """The rows of `parts` with keys in `span`, sorted as a merge needs them: for each key the newest version, or with
-    `every` all versions. Yields one range of keys after the other, each of about `rows_max` rows or fewer. For each
-    range, the keys of all parts are read again."""
+    """Read and sort the rows of `parts` with keys in `span` as a merge needs them: for each key the newest version, or
+    with `every` all versions. Yields one range of keys after the other, each of about `rows_max` rows or fewer. For
+    each range, the keys of all parts are read again."""
     start: bytes | None = span.start
     while start is not None and parts:
         found, start = _one_range(reader, parts, KeySpan(start, span.end), every=every, rows_max=rows_max)

@@ -51,7 +51,7 @@ def decode_bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def encode_key(key: bytes, field: bytes | None = None) -> bytes:
-    """The raw key of a string (`field` None) or of a hash field."""
+    """Encode the raw key of a string (`field` None) or of a hash field."""
     if field is None:
         return _PREFIX + encode_bytes(key) + _STRING
     return _PREFIX + encode_bytes(key) + _HASH + encode_bytes(field)

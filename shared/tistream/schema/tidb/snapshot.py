@@ -30,8 +30,8 @@ class Snapshot:
 
 
 def parse_snapshot(key: str, data: bytes | Iterable[bytes]) -> Snapshot:
-    """Parse the object's bytes, given whole or in pieces. For each table, only the compressed text stays in memory.
-    Raises CorruptObject with `key` and the reason."""
+    """Parse the bytes of a `schema_snap`, given whole or in pieces. For each table, only the compressed text stays in
+    memory. Raises CorruptObject with `key` and the reason."""
     tables: list[_Table] = []
     pieces = (data,) if isinstance(data, bytes) else data
     snapshot_ts, databases = cut_up(key, pieces, lambda info: tables.append(_table(info)), _TABLE_BYTES_MAX)

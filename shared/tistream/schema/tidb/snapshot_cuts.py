@@ -120,8 +120,9 @@ class Cutter:
         target += data
 
     def _edges(self, data: bytes) -> list[tuple[int, bool, int]]:
-        """The brackets that open or close a part, or that change the depth to four, as (position, whether it opens,
-        depth after it). Raises ValueError for a closing bracket without an opening one."""
+        """Find the brackets where a part may begin or end. Returns (position, whether it opens, depth after it) for
+        each bracket that opens or closes a part, or changes the depth to four. Raises ValueError for a closing bracket
+        without an opening one."""
         plain = _ESCAPED.sub(b"..", data) if b"\\" in data else data
         kinds = _KINDS[np.frombuffer(plain, np.uint8)]
         places = np.flatnonzero(kinds)

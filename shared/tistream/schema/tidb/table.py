@@ -57,7 +57,7 @@ class Column:
 
     @property
     def visible(self) -> bool:
-        """Whether an event's row has the column: it is public, not hidden, and not a virtual generated column."""
+        """Whether a row in an event has the column: it is public, not hidden, and not a virtual generated column."""
         return self.public and not self.hidden and not (self.generated and not self.stored)
 
     @property
@@ -166,7 +166,7 @@ class Table:
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
-        """The columns of an event's `key` (design.md 5); empty means that the key is `_tidb_rowid`."""
+        """The columns of the `key` of an event (design.md 5); empty means that the key is `_tidb_rowid`."""
         if self.pk_is_handle:
             return self.handle_columns
         for index in self.indexes:

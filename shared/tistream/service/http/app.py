@@ -56,13 +56,14 @@ def new_app(
     peers: Peers | None = None,
     guarded: bool = True,
 ) -> FastAPI:
-    """A FastAPI app with `/healthz`, `/readyz`, `/metrics` and `/openapi.json`. The caller adds its routes.
+    """Create a FastAPI app with `/healthz`, `/readyz`, `/metrics` and `/openapi.json`, to which the caller adds its
+    routes.
 
     `ready` returns why the service cannot do its work yet, or None; it is called at each `/readyz`, in a thread.
     `running` is entered before the first request and left at the end: it starts and stops background loops.
     `app.state.stopping` is an Event that is set as soon as the process receives a signal to end: long polls and endless
-    streams check it and finish. `app.state.metrics` is `registry`. `peers` holds the token guard, which is applied if
-    `guarded`, and the certificates to serve with.
+    streams check it and finish. `app.state.metrics` is `registry`. `peers` has the certificates to serve with, and the
+    keys of the services: with `guarded`, requests need a token of a service.
     """
 
     @asynccontextmanager

@@ -1,4 +1,5 @@
-"""Runs a service: settings, logs, app, one uvicorn worker, and a stop within seconds of SIGTERM."""
+"""Runs a service: reads settings, starts logs, serves the app with one uvicorn worker, and stops within seconds of
+SIGTERM."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _TICKS_A_LOOK = 100
 
 
 def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
-    """The complete `__main__` of a service: `run_service(MetaSettings, build_app)`.
+    """The whole `__main__` of a service: read the settings, build the app, and serve it. Call it as
+    `run_service(MetaSettings, build_app)`.
 
     If the settings are invalid, the process exits with status 2 and one line on stderr.
     """

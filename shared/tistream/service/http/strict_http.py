@@ -24,8 +24,8 @@ class _StrictBuffer(ReceiveBuffer):
         return super()._extract(count)
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
-        """Override of h11's method, with the same result. Raises h11.LocalProtocolError, which h11 converts to a
-        RemoteProtocolError."""
+        """Override of h11's method, with the same result. Raises h11.LocalProtocolError for a bare LF or a folded line;
+        h11 converts it to a RemoteProtocolError."""
         data = self._data
         if data[:2] != b"\r\n":  # otherwise there are no lines
             end = _END.search(data, max(0, self._seen - 2))

@@ -1,4 +1,4 @@
-"""TLS contexts of a process, from its certificate files. The files are read again when they change."""
+"""The TLS contexts of a process, made from its certificate files. The files are read again when they change."""
 
 from __future__ import annotations
 

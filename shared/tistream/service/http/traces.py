@@ -90,8 +90,8 @@ class RequestSpans:
         return trace.begin("request", kind="server", parent=context)
 
     def _is_a_peer(self, path: str, headers: Headers) -> bool:
-        """Whether the request is from a service. Without keys, every request counts as such, because only processes of
-        this machine can connect."""
+        """Whether the request comes from another service. In a process without keys, every request counts as one,
+        because only processes of this machine can connect."""
         return self._guard is None or self._guard.refusal(path, headers.get("authorization")) is None
 
 

@@ -2,8 +2,8 @@
 
 Objects become visible as a whole: they are written to a temporary file on the same file system, synced, and then linked
 (`put_new`: link(2) fails if the name exists) or renamed (`put`) into place; then the directory is synced. Other
-programs may copy files in by other means; such a file may be seen half written, which shows when `ObjectInfo.version`
-changes.
+programs may copy files in by other means; such a file may be read while it is half written; a reader notices that
+because `ObjectInfo.version` changes.
 """
 
 from __future__ import annotations
@@ -165,8 +165,8 @@ class DirectoryObjectStore:
                 return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), path
 
     def _place(self, key: str, path: str, move: Callable[[], None], conditional: bool = False) -> None:
-        """Make the written file visible under its name, durably. `move` links or renames it. Raises CommitConflict,
-        CommitStateUnknown (only if `conditional`), Unavailable, InvalidRequest."""
+        """Make a temporary file visible under the object's name, durably. `move` links or renames the file. Raises
+        CommitConflict, CommitStateUnknown (only if `conditional`), Unavailable, InvalidRequest."""
         parent = os.path.dirname(path)
         try:
             self._make_directories(parent)

@@ -16,7 +16,7 @@ class MemoryObjectStore:
     """Implements ObjectStore; thread-safe."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        """Without a clock modified_ms is 0."""
+        """If `clock` is None, the `modified_ms` of every object is 0."""
         self._clock = clock
         self._lock = new_lock()
         self._objects: dict[str, tuple[bytes, int, int]] = {}  # bytes, sequence number of the write, time of the write

@@ -84,8 +84,8 @@ class BucketPlace:
         return NotFoundYet(key) if missing else self.unavailable(operation, key, error)
 
     def conditional_error(self, condition: str, key: str, error: Exception) -> TiStreamError:
-        """The error of a conditional put that was sent once: the condition did not hold, nothing happened, or the
-        result is unknown."""
+        """Convert the error of a conditional put that was sent once to one of three: the condition did not hold,
+        nothing happened, or the result is unknown."""
         status = status_of(error)
         gone = condition == "IfMatch" and code_of(error) in MISSING
         if status == 412 or gone:
@@ -111,7 +111,7 @@ class BucketPlace:
         return self.refused(operation, key, "NoSuchBucket (404)", _BUCKET)
 
     def refused(self, operation: str, key: str, said: str, way_out: str = "") -> Unavailable:
-        """An error like that of `unavailable`, with the message `said` in place of the store's own."""
+        """Build an error like `unavailable`, but with the message `said` in place of the store's own."""
         return Unavailable(self._message(operation, key, said, way_out))
 
     def _message(self, operation: str, key: str, said: str, way_out: str) -> str:

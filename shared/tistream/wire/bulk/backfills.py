@@ -30,8 +30,8 @@ class BackfillSource(StrictRequest):
 
 
 class StartBackfill(StrictRequest):
-    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills`: 202. `tables`: patterns `database.table`, in
-    which `*` and `?` are wildcards."""
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills`: start a backfill. The answer is 202. `tables`:
+    patterns `database.table`, in which `*` and `?` are wildcards."""
 
     source: BackfillSource
     tables: list[str] = Field(min_length=1, max_length=TABLES_MAX)
@@ -94,8 +94,8 @@ class BackfilledTable(Wire):
 
 class BackfillSummary(Wire):
     """A backfill in the answer of ListBackfills, and the answer of CancelBackfill. `asked`: the table patterns of the
-    request. `reason`: why it failed, or why the platform cancelled it. Times are in milliseconds since the Unix epoch;
-    `ended_ms` is null while it runs."""
+    request. `reason`: why the backfill failed, or why the platform cancelled it. Times are in milliseconds since the
+    Unix epoch; `ended_ms` is null while it runs."""
 
     backfill_id: str
     source: BackfillSource
@@ -113,7 +113,7 @@ class BackfillList(Wire):
 
 
 class BackfillInfo(BackfillSummary):
-    """The answer of GetBackfill. `reason`: why it failed, or why it has no plan yet. `tables` is empty until the
-    backfill has a plan."""
+    """The answer of GetBackfill. `reason`: why the backfill failed, or why it has no plan yet. `tables` is empty until
+    the backfill has a plan."""
 
     tables: list[BackfilledTable]

@@ -20,7 +20,8 @@ Url = Annotated[str, Field(min_length=1, max_length=URL_MAX)]
 
 
 class RestoreScope(StrictRequest):
-    """The tables of a restore: one table, the tables of a database, or (with neither name) all tables of the tenant."""
+    """Which tables a restore writes: one table, the tables of a database, or (with neither name) all tables of the
+    tenant."""
 
     database: Name | None = None
     table: Name | None = None
@@ -118,7 +119,8 @@ class RestoreList(Wire):
 
 
 class RestoreWork(Wire):
-    """A restore that an ingest process has claimed. `epoch`: the number of the claim; a newer claim fences this one."""
+    """A restore that an ingest process has claimed. `epoch`: the number of the claim. Once there is a newer claim,
+    reports of this one are refused."""
 
     cluster_id: str
     tenant_id: str
@@ -154,8 +156,8 @@ class ClaimedRestore(Wire):
 
 
 class RestoreReport(Wire):
-    """`POST /upcall/v1/clusters/{c}/tenants/{t}/restores/{id}/reports`: progress, which renews the claim. 409 if the
-    claim is not the newest one, or the restore has ended."""
+    """`POST /upcall/v1/clusters/{c}/tenants/{t}/restores/{id}/reports`: the progress of a restore. The report renews
+    the claim. The answer is 409 if the claim is not the newest one, or the restore has ended."""
 
     epoch: int
     state: Literal["running", "done", "failed"]

@@ -27,9 +27,9 @@ Params = Mapping[str, str | int | None]
 class HttpClient:
     """Calls peers by full URL. Thread-safe; connections are kept and shared.
 
-    A call is tried up to `attempts` times while it fails with a RetryableError. The default is one attempt, because
-    most callers are loops that run again anyway. `auth` returns the `Authorization` of each call. `tls` holds the
-    trusted authorities for https:// and the client's certificate.
+    If a call fails with a RetryableError, it is repeated, up to `attempts` attempts in all. The default is one attempt,
+    because most callers are loops that run again anyway. `auth` returns the `Authorization` of each call. `tls` holds
+    the trusted authorities for https:// and the client's certificate.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Calls to the meta server, and the registration of a process among its nodes."""
+"""Calls to the meta server. Also registers a process as a node of the platform, and sends its heartbeats."""
 
 from __future__ import annotations
 
@@ -170,8 +170,8 @@ class MetaClient:
         )
 
     def new_start(self, node_id: str) -> NewStart:
-        """Request a start_epoch for a process that will register. It is higher than all earlier ones of the node: the
-        registration supersedes theirs."""
+        """Request a start_epoch for a process that will register. It is higher than all earlier ones of the node, so
+        the registration replaces that of an earlier process."""
         path = f"/upcall/v1/nodes/{node_id}/starts"
         return self._of_any(lambda url: parse(url + path, self._http.request("POST", url + path), NewStart))
 
@@ -297,11 +297,11 @@ class MetaClient:
         return self._of_any(lambda url: self._http.get(f"{url}/v1/clusters/{cluster_id}/tenants", TenantList))
 
     def nodes(self) -> NodeList:
-        """Every process of the platform."""
+        """The processes of the platform, except the meta servers."""
         return self._of_any(lambda url: self._http.get(f"{url}/v1/nodes", NodeList))
 
     def tasks(self) -> TaskInfoList:
-        """Every task of every tenant."""
+        """The tasks of all tenants."""
         return self._of_any(lambda url: self._http.get(f"{url}/v1/tasks", TaskInfoList))
 
     def drain(self, node_id: str, draining: bool = True) -> Accepted:
@@ -391,8 +391,8 @@ class Membership:
         self.registered: Registered | None = None
 
     def beat(self) -> int | None:
-        """Register if necessary, else send a heartbeat. Returns the milliseconds until the next call; None: the
-        default. Raises Unavailable."""
+        """Register this process if necessary; otherwise send a heartbeat. Returns the milliseconds until the next call;
+        None: the default. Raises Unavailable."""
         if self._superseded:
             return None
         try:

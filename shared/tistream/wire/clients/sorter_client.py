@@ -1,4 +1,4 @@
-"""Calls to a sorter."""
+"""Calls to the HTTP routes of a sorter."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Feed:
         self._queue: deque[cdcpb.Event | cdcpb.ResolvedTs] = deque()
 
     def features(self, request: cdcpb.ChangeDataRequest) -> Features:
-        """The stream's features, which the first request sets."""
+        """The features of the stream, which its first request determines."""
         if self._features is None:
             self._features = Features(self._multiplexing, parse_version(request.header.ticdc_version))
         return self._features
@@ -77,7 +77,7 @@ class Feed:
         self._put(event)
 
     def refuse(self, request: cdcpb.ChangeDataRequest, error: cdcpb.Error) -> None:
-        """Queue an error for a request."""
+        """Refuse a request: queue an error for it."""
         self._put(cdcpb.Event(region_id=request.region_id, request_id=request.request_id, error=error))
 
     def end(self, one: Subscription, error: cdcpb.Error) -> None:

@@ -25,7 +25,7 @@ class Mvcc:
         return len(self._locks)
 
     def lock(self, key: bytes) -> Row | None:
-        """The live lock of a key."""
+        """The live lock of a key; None if it has none."""
         found: Row | None = self._locks.get(key)
         return found
 

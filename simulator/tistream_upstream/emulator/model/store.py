@@ -65,7 +65,7 @@ class Store:
 
     @property
     def quirks(self) -> Quirks:
-        """The behaviour of its version."""
+        """The behaviour of the store's TiKV version."""
         return Quirks.of(self.version)
 
     # -- registrations --------------------------------------------------------------------------------------------

@@ -87,5 +87,5 @@ class TimelineSource(Protocol):
         """Take `count` timestamps. Returns the last one."""
 
     def resolved_limit(self, store_id: int, now_us: int) -> int:
-        """A ts at or below which the store will apply no commit after `now_us`, unless its lock exists now. The source
-        keeps this promise from the call on."""
+        """A ts that bounds later commits: after `now_us`, the store applies no commit at or below it, except of locks
+        that exist now. The source keeps this promise from the call on."""

@@ -25,6 +25,7 @@ class Bench:
         self.now_ms, self.tso = 0, BASE + 1_000
         self.drafts: list[Draft] = []
         self.sent: list[Any] = []
+        self.answered = 0  # of `sent`, from its beginning
         self.auto_durable = True
 
     def step(self, event: steps.Event, ms: int = 0) -> list[Any]:
@@ -41,14 +42,12 @@ class Bench:
 
     def run(self, regions: list[Region], ms: int = 3_000) -> None:
         """Answer everything, for some time."""
-        done = 0
         for _ in range(ms // 50):
             self.step(steps.Tick(), 50)
-            while done < len(self.sent):
-                command = self.sent[done]
-                done += 1
+            while self.answered < len(self.sent):
+                command = self.sent[self.answered]
+                self.answered += 1
                 self.answer(command, regions)
-        self.sent = [one for one in self.sent if not isinstance(one, steps.ScanRegions)]
 
     def answer(self, command: Any, regions: list[Region]) -> None:
         match command:

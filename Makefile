@@ -35,9 +35,12 @@ up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 IN_GROUPS := --dist loadfile --no-loadscope-reorder
 # Tests are rewritten for their assertions by each process, unless the bytecode is kept.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --durations=15
+# All tiers are one call: the many short unit tests run where the last long ones leave a core idle. mypy takes one core.
+LINTED := .venv/lint.log
 test: $(INSTALLED) ## Lint, unit, service and end-to-end tests and a slice of the simulation
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint test-unit # mypy takes one core only
-	$(PYTEST) -n 4 $(IN_GROUPS) tests/service tests/simulation tests/e2e
+	@$(MAKE) --no-print-directory lint >$(LINTED) 2>&1 & lint=$$!; \
+	$(PYTEST) -n 4 $(IN_GROUPS) tests/e2e tests/service tests/simulation tests/unit; tested=$$?; \
+	wait $$lint; linted=$$?; cat $(LINTED); exit $$((tested | linted))
 
 soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants, containers (ONLY=unit,e2e,…: CONTRIBUTING.md)
 	@PYTHONPATH=tests $(BIN)/python -m support.soak --only "$(ONLY)"

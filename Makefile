@@ -33,8 +33,11 @@ up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 
 # One process runs all tests of a file, and all that share a platform, the longest first (tests/support/one_worker.py).
 IN_GROUPS := --dist loadfile --no-loadscope-reorder
+# What tests write is in memory where there is much: what they try is not the disk, and others may keep the disk busy.
+IN_MEMORY := $(shell [ "$$(df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')" -gt 8000 ] 2>/dev/null \
+	&& echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 # Tests are rewritten for their assertions by each process, unless the bytecode is kept.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --durations=15
+PYTEST := $(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --durations=15
 # All tiers are one call: the many short unit tests run where the last long ones leave a core idle. mypy takes one core.
 LINTED := .venv/lint.log
 test: $(INSTALLED) ## Lint, unit, service and end-to-end tests and a slice of the simulation

@@ -45,7 +45,6 @@ LONGEST = (
     BROKER,
     "tests/service/sorter/test_on_spark.py",
     "tests/service/agent/test_agent_nodes.py",
-    "tests/service/agent/test_replay.py",
     "tests/simulation/ingest/test_log_backup_replay.py",
     "tests/service/backfill/test_backfill_runner.py",
     "tests/simulation/backfill/test_backfill_histories.py",

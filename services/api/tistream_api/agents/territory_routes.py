@@ -85,7 +85,7 @@ def build_territory_router(meta: MetaClient) -> APIRouter:
     )
     @gate.OPERATE_PLATFORM
     def remove_territory(cluster_id: str, tenant_id: str, territory: str) -> Response:
-        """Remove a territory, so that its agent ends. Its change files stay."""
+        """Remove a territory. Its agent stops reading it. Its change files stay."""
         name = name_of(territory)
         if not _ID.fullmatch(name):
             raise UnknownName(f"no territory has an id that is not of the form {NUMBER}")

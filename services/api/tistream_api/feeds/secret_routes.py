@@ -1,5 +1,5 @@
-"""HTTP routes of a tenant's secrets. This process encrypts each secret to the public key of the changefeed workers, and
-sends it on only in that form."""
+"""HTTP routes of a tenant's secrets. This process encrypts each secret with the public key of the changefeed workers,
+and sends it on only in that form."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def build_ticdc_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     router = APIRouter(tags=["changefeed"])
 
     def seen(request: Request, namespace: str | None) -> Sequence[TenantKey]:
-        """The tenants whose feeds the caller may see. Raises InvalidRequest for too many."""
+        """The tenants whose feeds the caller may see. Raises InvalidRequest if there are too many."""
         grants = caller_of(request).grants
         found = [
             key
@@ -74,8 +74,8 @@ def build_ticdc_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     def ticdc_changefeed(
         request: Request, changefeed_id: str, query: Annotated[NamespaceQuery, Query()]
     ) -> TicdcFeedDetail:
-        """One changefeed with the names of TiCDC's API. 400 if several tenants have one of this id: name one of them,
-        as `namespace`."""
+        """One changefeed with the names of TiCDC's API. 400 if several tenants have a changefeed of this id: then name
+        one of the tenants as `namespace`."""
         name = name_of(changefeed_id)
         if not FEED_NAME.fullmatch(name):
             raise UnknownName(f"no changefeed has an id that is not of the form {FEED_NAME.pattern}")

@@ -64,7 +64,7 @@ def build_raw_router(tenants: Tenants, pulls: Pulls, points: PointReads, guard: 
     )
     @gate.READ_TENANT
     def read_raw_value(request: Request, cluster_id: str, tenant_id: str, query: RawValueOf) -> RawValue:
-        """The value that a key of RawKV had at a time; 404 if it had none, or had expired."""
+        """The value that a key of RawKV had at a time; 404 if it had no value, or the value had expired."""
         view = view_of(cluster_id, tenant_id)
         return answer(points, view, RawKey(query.keyspace, query.key), query.ts, asking_of(request, guard, view))
 

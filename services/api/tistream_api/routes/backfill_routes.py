@@ -50,8 +50,9 @@ def build_backfill_router(
     )
     @gate.OPERATE_PLATFORM
     def start_backfill(cluster_id: str, tenant_id: str, body: Body) -> Response:
-        """Bring in the rows that tables had before the tenant's changes began. The same order again while it runs is
-        the same backfill. Returns 422, with the reason, if the source cannot be read for this tenant."""
+        """Start a backfill: it adds the rows that tables had before the tenant's changes began. If a backfill with the
+        same source and tables runs, the answer has that one. Returns 422, with the reason, if the source cannot be read
+        for this tenant."""
         order = read(StartBackfill, body)
         path = f"{at_meta(cluster_id, tenant_id)}/backfills"
         answer = meta.request("POST", path, order.model_dump_json(exclude_unset=True).encode())
@@ -67,7 +68,7 @@ def build_backfill_router(
     @router.get(BACKFILLS + "/{backfill_id}", operation_id="GetBackfill", responses=openapi.TENANT_PROBLEMS)
     @gate.OPERATE_TENANT
     def get_backfill(cluster_id: str, tenant_id: str, backfill_id: str) -> BackfillInfo:
-        """One backfill, and how far each of its tables has come."""
+        """One backfill, with the progress of each of its tables."""
         key = TenantKey.parse(name_of(cluster_id), name_of(tenant_id))
         row = meta.backfill(key.cluster_id, key.tenant_id, _id(backfill_id))
         return progress.of(view_of(key), row)
@@ -75,8 +76,8 @@ def build_backfill_router(
     @router.delete(BACKFILLS + "/{backfill_id}", operation_id="CancelBackfill", responses=openapi.CANCEL_PROBLEMS)
     @gate.OPERATE_TENANT
     def cancel_backfill(cluster_id: str, tenant_id: str, backfill_id: str) -> BackfillSummary:
-        """Cancel a backfill: no more of its chunks are written or taken. The tenant keeps what was taken. Returns 409
-        if it has finished or failed."""
+        """Cancel a backfill: no more of its chunks are written or applied. The tenant keeps the rows that were applied.
+        Returns 409 if it has finished or failed."""
         answer = meta.request("DELETE", f"{at_meta(cluster_id, tenant_id)}/backfills/{_id(backfill_id)}")
         return summary(BackfillRow.model_validate_json(answer.content))
 

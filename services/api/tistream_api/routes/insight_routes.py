@@ -63,7 +63,7 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
     )
     @gate.READ_TENANT
     def tenant_lag(cluster_id: str, tenant_id: str, query: LagMinutes) -> LagSamples:
-        """Seconds that each stage was behind the wall clock over the last minutes, as this server measured them."""
+        """How many seconds each stage was behind the wall clock over the last minutes, as this server measured them."""
         return sampler.lags(view_of(cluster_id, tenant_id), query.minutes)
 
     @router.get(
@@ -85,7 +85,7 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
     )
     @gate.READ_TABLE
     def table_schema(cluster_id: str, tenant_id: str, db: str, table: str, query: At) -> TableColumns:
-        """Columns of the table, view or sequence that has the name at `ts`."""
+        """The columns of the table, view or sequence that has this name at `ts`."""
         return lists.schema(view_of(cluster_id, tenant_id), name_of(db), name_of(table), query.ts)
 
     return router

@@ -62,7 +62,7 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
     def list_rows(
         request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: Annotated[RowsQuery, Query()]
     ) -> Response:
-        """Rows of the table that has the name at `ts`, as of `ts`, in the order of raw keys."""
+        """The rows as of `ts` of the table that has this name at `ts`, in the order of raw keys."""
         ask = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
         coding = coding_of(request.headers.get("accept-encoding"), ask.format)
@@ -81,7 +81,7 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
     def row_history(
         request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: Annotated[HistoryQuery, Query()]
     ) -> dict[str, Any]:
-        """Versions of one row, newest first. If `next_to` is not null, continue with it as `to`."""
+        """The versions of one row, newest first. If `next_to` is not null, continue with it as `to`."""
         ask = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
         return points.history(view, scope_of(view, db, table), ask, asking_of(request, guard, view))
@@ -120,8 +120,8 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
     def diff_table(
         request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: Annotated[DiffQuery, Query()]
     ) -> Response:
-        """The differences of a table between two timestamps: one event for each key that differs, in the shape of the
-        table at `to`."""
+        """The differences of a table between two timestamps: one event for each key that differs, shown by the table's
+        definition at `to`."""
         ask = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
         coding = coding_of(request.headers.get("accept-encoding"), ask.format)

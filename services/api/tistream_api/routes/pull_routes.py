@@ -106,19 +106,20 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, points: PointR
     def pull_table(
         request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: TablePull
     ) -> Response:
-        """Changes of the table that has the name at each time."""
+        """Changes of a table by its name. At each time, these are the changes of the table that has this name then."""
         return answer(request, query, _view(tenants, cluster_id, tenant_id), db, table)
 
     @pull_route("/databases/{db}/changes", "PullDB")
     @gate.READ_DATABASE
     def pull_db(request: Request, cluster_id: str, tenant_id: str, db: str, query: Pull) -> Response:
-        """Changes of the tables that are in the database at each time."""
+        """Changes of the tables of a database. At each time, these are the changes of the tables that are in it
+        then."""
         return answer(request, query, _view(tenants, cluster_id, tenant_id), db)
 
     @pull_route("/changes", "PullTenant")
     @gate.READ_TENANT
     def pull_tenant(request: Request, cluster_id: str, tenant_id: str, query: Pull) -> Response:
-        """Changes of every table."""
+        """Changes of every table of the tenant."""
         return answer(request, query, _view(tenants, cluster_id, tenant_id))
 
 

@@ -66,7 +66,8 @@ def build_source_router(meta: MetaClient, statuses: Callable[[TenantKey], Sequen
     )
     @gate.OPERATE_PLATFORM
     def remove_source(cluster_id: str, tenant_id: str, source_id: str) -> Response:
-        """Remove a source: it stops after the release under way. The tenant keeps the changes that were released."""
+        """Remove a source. A release of its changes that is in progress still ends. The tenant keeps the changes that
+        were released."""
         name = name_of(source_id)
         if not _SOURCE.fullmatch(name):
             raise UnknownName(f"no source has a name that is not of the form {_SOURCE.pattern}")

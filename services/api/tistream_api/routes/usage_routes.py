@@ -33,7 +33,7 @@ def build_usage_router(meta: MetaClient) -> APIRouter:
     )
     @READ_TENANT
     def tenant_usage(cluster_id: str, tenant_id: str, query: UsageHours) -> Response:
-        """A tenant's usage by hour: bytes in, stored and served, rows, requests to object storage, and what each
+        """A tenant's usage by hour: bytes ingested, stored and served, rows, requests to object storage, and what each
         changefeed has delivered."""
         return forward("GET", f"{at_meta(cluster_id, tenant_id)}/usage?{query.text()}")
 

@@ -1,4 +1,4 @@
-"""The interfaces of a sink, and of the pipeline that encodes events as messages, as a holder uses them. Pure."""
+"""Defines the interfaces through which a holder uses a sink, and the pipeline that encodes events as messages. Pure."""
 
 from __future__ import annotations
 

@@ -141,8 +141,8 @@ class _Shape:
         return f'{{"id":0,{names},"pkNames":[{keys}],"isDdl":false,"type":"'
 
     def types(self, columns: Sequence[Column], places: Int64s | None) -> list[Group]:
-        """The JSON text of the times, and of the types of these columns. Written into the lines whose place is not
-        negative, or into all lines if `places` is None."""
+        """The JSON text of the times, and of the types of these columns. It is written into the lines whose place is
+        not negative, or into all lines if `places` is None."""
         batch, options = self._batch, self._options
         ms = pa.array(batch.commit_ts >> _PHYSICAL_SHIFT)
         parts = [LineColumn('","es":', Form.INT, ms), LineColumn(',"ts":', Form.INT, ms)]

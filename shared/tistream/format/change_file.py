@@ -1,4 +1,4 @@
-"""The push contract's change file (design.md 2): a Parquet file of changes, then watermarks. Pure: bytes in, model out.
+"""Parses the change file of the push contract (design.md 2), a Parquet file of changes followed by watermarks. Pure.
 
 This module checks footers, and `change_rows` checks rows. Row groups are read by byte range, and only after their
 CRC-32 was checked, because Parquet readers do not check it.

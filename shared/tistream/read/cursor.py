@@ -31,7 +31,7 @@ _TEXT = re.compile(r"[A-Za-z0-9_-]{1,65536}")
 
 
 class Place(IntEnum):
-    """How much of the events of one commit_ts has been sent."""
+    """How many of the events with one commit_ts have been sent: none, some of the rows, all rows, and so on."""
 
     ROW = 0  # every row event up to the named one, and no ddl event
     DDL = 1  # every row event, and the first N ddl events; N is in `table_id`

@@ -1,4 +1,4 @@
-"""The scope of a pull of RawKV: all keys of a tenant, those of one keyspace, or a range in it. Pure."""
+"""The scope of a RawKV pull: all keys of a tenant, all keys of one keyspace, or a range in it. Pure."""
 
 from __future__ import annotations
 

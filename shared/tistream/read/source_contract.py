@@ -38,7 +38,8 @@ class Worked(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class GroupIndex:
-    """The table_id and commit_ts of the rows of a row group, and how many bytes had to be decoded to read them."""
+    """What is known of each row in a row group without its values: table_id and commit_ts. `decoded_bytes`: how many
+    bytes had to be decoded for that."""
 
     table_id: Int64s
     commit_ts: Int64s
@@ -76,7 +77,7 @@ class ScanSource(Protocol):
         """The rows of one row group (tistream.format.segment.SCHEMA)."""
 
     def index(self, group: GroupRef) -> GroupIndex:
-        """The table_id and commit_ts of the rows of a row group."""
+        """Read the table_id and commit_ts of each row in a row group."""
 
     def shared(self, key: Hashable, high: int, make: Callable[[Alive], Worked[T]], alive: Alive) -> T:
         """Call `make`, or return the result of another pull that called it with the same key. The result depends only

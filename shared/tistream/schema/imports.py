@@ -20,7 +20,7 @@ class Import:
 
 
 class Imports:
-    """The last import into each physical id."""
+    """The last IMPORT INTO, or restore of files, into each physical table id."""
 
     def __init__(self) -> None:
         self._of: dict[int, Import] = {}
@@ -44,11 +44,11 @@ class Imports:
         self._of.pop(physical_id, None)
 
     def of(self, physical_id: int) -> Import | None:
-        """The last import into an id; None if there was no import."""
+        """The last import into a physical id; None if there was no import."""
         return self._of.get(physical_id)
 
     def ids(self) -> list[int]:
-        """The ids into which there was an import, in ascending order."""
+        """The physical ids into which there was an import, in ascending order."""
         return sorted(self._of)
 
     def ended(self, ts: int) -> tuple[tuple[int, int, int], ...]:

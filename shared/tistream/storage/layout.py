@@ -91,8 +91,8 @@ def parse_store_prefix(tenant: TenantKey, prefix: str) -> int | None:
 
 
 def log_release(tenant: TenantKey, number: int) -> str:
-    """The key of the record of release `number` (>= 1): what is taken from the tenant's log backup
-    (docs/log-backup.md)."""
+    """The key of the record that decides release `number` (>= 1): which changes are taken from the tenant's log backup
+    next (docs/log-backup.md)."""
     return f"{push_prefix(tenant)}ingest/log-backup/{number:020d}"
 
 
@@ -169,7 +169,7 @@ def manifests(tenant: TenantKey, task_id: int) -> str:
 
 
 def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str, str]:
-    """The prefixes of the keys of a task's data: segments, pending parts, and runs of the version index."""
+    """The prefixes below which a task writes its data: segments, pending parts, and runs of the version index."""
     prefix = task_prefix(tenant, task_id)
     return f"{prefix}segment/", f"{prefix}pending/", f"{prefix}run/"
 
@@ -191,22 +191,23 @@ def floor(tenant: TenantKey, task_id: int) -> str:
 
 
 def segment(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
-    """The key of a committed segment that the tick `nonce` writes under `epoch`."""
+    """The key of a segment that the tick `nonce` writes under `epoch`. `part` numbers the segments of a tick."""
     return f"{task_prefix(tenant, task_id)}segment/{epoch:010d}-{nonce}-{part:04d}.parquet"
 
 
 def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
-    """The key of a part of the pending state that the tick `nonce` writes under `epoch`."""
+    """The key of a pending part that the tick `nonce` writes under `epoch`. `part` numbers the parts of a tick."""
     return f"{task_prefix(tenant, task_id)}pending/{epoch:010d}-{nonce}-{part:04d}.parquet"
 
 
 def run(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
-    """The key of an object of a run of the version index that the job `nonce` writes under `epoch`."""
+    """The key of an object of the version index that the job `nonce` writes under `epoch`. `part` numbers the objects
+    of a job."""
     return f"{task_prefix(tenant, task_id)}run/{epoch:010d}-{nonce}-{part:04d}.parquet"
 
 
 def restore_plan(tenant: TenantKey, restore_id: str) -> str:
-    """The key of the plan of a running restore, which lists its chunks."""
+    """The key of a running restore's plan, which lists its chunks."""
     return f"restore/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/{restore_id}/plan"
 
 

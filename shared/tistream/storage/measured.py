@@ -38,7 +38,7 @@ class CountsRequests(Protocol):
         """The number of requests that the calling thread has made so far, and how many of them failed."""
 
     def probes_made(self) -> int:
-        """The number of requests of the calling thread that belong to no tenant, such as checks of the store."""
+        """How many of the calling thread's requests belong to no tenant, because they only checked the store."""
 
 
 class MeasuredObjectStore:

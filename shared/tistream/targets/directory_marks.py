@@ -74,7 +74,7 @@ class DirectoryMarks:
 
     @property
     def files(self) -> list[str]:
-        """The paths of the files of all finished chunks, of all tables."""
+        """The paths of the files with finished chunks, of all tables."""
         return [name for one in self._tables.values() for name in one.files]
 
     def _write(self) -> None:

@@ -1,4 +1,4 @@
-"""The commands of `tistream changefeed`. Their options have the names of those of `cdc cli changefeed`."""
+"""The commands of `tistream changefeed`. Options have the same names as in `cdc cli changefeed`."""
 
 # ruff: noqa: PLC0415 - each command imports its modules when it runs
 

@@ -1,4 +1,4 @@
-"""Describes the content of an object of the object store in readable form, as attributes and tables. No I/O."""
+"""Describes what an object in the object store contains, in readable form: attributes and tables. No I/O."""
 
 from __future__ import annotations
 

@@ -179,7 +179,8 @@ class Subscriptions:
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def take(self, stream: int, scanned: Scanned, ts_max: int = TS_MAX, ts_now: int = TS_MAX) -> Outcome:
-        """Apply a batch of messages of a stream. Writes into the items of `scanned` which registration each belongs to.
+        """Apply a batch of messages that a stream has received. Writes into the items of `scanned` which registration
+        each belongs to.
 
         `ts_max`: no timestamp above it can have been given by PD yet. `ts_now`: PD had given no timestamp above it when
         the batch arrived; it is lower than `ts_max`, which allows for wrong clocks.

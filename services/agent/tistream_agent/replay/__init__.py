@@ -1,1 +1,1 @@
-"""`tistream replay`: writes the changes of a tenant of RawKV into another TiKV cluster."""
+"""`tistream replay`: writes the changes of a RawKV tenant into another TiKV cluster."""

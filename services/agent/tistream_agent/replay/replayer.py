@@ -1,4 +1,4 @@
-"""Replays the changes of a tenant of RawKV into another cluster: at least once, in order for each key.
+"""Replays the changes of a RawKV tenant into another cluster: at least once, in order for each key.
 
 Changes are pulled page by page, and written by several workers. Each key always has the same worker. The cursor is
 stored after the target has accepted all changes before it. After a crash the changes since then are written again.

@@ -1,4 +1,4 @@
-"""The base chunk: all rows of a span of keys as of one ts, a Parquet file (docs/backfill.md). Pure.
+"""The base chunk, a Parquet file with all rows as of one ts that have their keys in a span (docs/backfill.md). Pure.
 
 key binary, value binary, commit_ts int64 null          sorted by key, each key once
     tistream.base_version  1

@@ -1,6 +1,6 @@
 """Encodes a task's bases for a manifest, as `[[start hex, end hex, base_ts], …]` in key order. Pure.
 
-A base states that all rows of a span of keys are known as of base_ts. The rows themselves are in the version index
+A base states that all rows with keys in a span are known as of base_ts. The rows themselves are in the version index
 (IndexPart.basis). A checkpoint manifest restates all bases.
 """
 

@@ -60,8 +60,8 @@ def _from_v1(value: bytes, column_id: int) -> bytes | None:
 
 
 def _datum(value: bytes, at: int) -> tuple[bytes | int | None, int]:
-    """Decode the datum of a row of format v1 at offset `at`. Only the types of columns that `mysql.tidb_ddl_job` has
-    are supported. Returns (the value, the offset after it)."""
+    """Decode the datum that begins at offset `at` of a row value in format v1. Only the types of columns that
+    `mysql.tidb_ddl_job` has are supported. Returns (the value, the offset after it)."""
     if at >= len(value):
         raise ValueError("row value is cut short")
     flag, at = value[at], at + 1

@@ -126,7 +126,7 @@ class S3ObjectStore:
         return self._requests.made, self._requests.failed
 
     def probes_made(self) -> int:
-        """The number of requests of the calling thread that only checked the store, and so belong to no tenant."""
+        """How many of the calling thread's requests only checked the store, and so belong to no tenant."""
         return self._requests.probing
 
     def get(self, key: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Territories of agents: spans of keys of connected tenants, and the agent that holds each (docs/agent.md)."""
+"""Territories: spans of a tenant's keys that agents read from TiKV, and which agent holds each (docs/agent.md)."""
 
 from typing import Annotated
 

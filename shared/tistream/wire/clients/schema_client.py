@@ -34,7 +34,7 @@ class SchemaClient:
         return self._http.get(self._url(tenant, "schema/log"), LogPage, query, wait_ms=wait_ms)
 
     def status(self, tenant: TenantKey) -> SchemaStatus:
-        """The registry's progress for a tenant, and why it makes none. Raises UnknownName."""
+        """The registry's progress for a tenant, and the reasons if it makes no progress. Raises UnknownName."""
         return self._http.get(self._url(tenant, "schema/status"), SchemaStatus)
 
     def _url(self, tenant: TenantKey, path: str) -> str:

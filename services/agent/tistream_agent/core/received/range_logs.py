@@ -2,9 +2,8 @@
 
 With a log for each subscription, 100,000 regions are 100,000 watermark rows in each file. The watermark of a range log
 is the lowest ts that any of its keys has reached. If a subscription ends, its keys are scanned again within the same
-log, and no watermark with a base_ts is written. A lock may be late for its region but not for the range, so the limit
-that a late lock sets (late_locks.py) applies to the range (docs/agent.md, "Logs"). One slow region delays its whole
-range.
+log, and no watermark with a base_ts is written. The limits that late locks set (late_locks.py) apply to the watermark
+of the range too (docs/agent.md, "Logs"). One slow region delays its whole range.
 """
 
 from __future__ import annotations

@@ -128,7 +128,8 @@ class FeedConfig(_Part):
     handle key), `compatible` (messages reproduce TiCDC's errors), `allow_no_tables` (a feed is accepted although its
     rules include no existing table), `on_table_error` (whether an event that cannot be sent stops its table or the
     feed), `tables` (entries for tables; the first one that matches a table applies), `shards` (the number of shards
-    that write the feed in parallel), `admin_events` (messages announce a changed number of partitions)."""
+    that write the feed in parallel), `shards_max` (the load decides the number, up to this one), `admin_events`
+    (messages announce a changed number of partitions)."""
 
     kafka: KafkaConfig
     filter: FilterConfig = FilterConfig()
@@ -143,4 +144,5 @@ class FeedConfig(_Part):
     on_table_error: OnTableError = "stop-table"
     tables: tuple[TableErrorConfig, ...] = ()
     shards: int = 1
+    shards_max: int = 1
     admin_events: bool = False

@@ -72,6 +72,7 @@ USED: dict[str, Key] = {
     "tistream.allow-no-tables": Key("allow_no_tables", "flag"),
     "tistream.on-table-error": Key("on_table_error", "text"),
     "tistream.shards": Key("shards", "number", 1, 64),
+    "tistream.shards-max": Key("shards_max", "number", 1, 64),
     "tistream.admin-events": Key("admin_events", "flag"),
 }
 """Keys that set a field as they are."""

@@ -254,7 +254,7 @@ def _check(config: FeedConfig) -> None:
             raise refused("avro needs sink.schema-registry, the address of a schema registry")
         if config.filter.force_replicate:
             raise refused("avro does not go with force-replicate: its messages need a key")
-    if protocol.protocol == "simple" and config.shards > 1:
+    if protocol.protocol == "simple" and max(config.shards, config.shards_max) > 1:
         raise refused("the simple protocol has one shard, because its schemas stand before the rows of a partition")
     if config.admin_events and protocol.protocol != "open-protocol":
         raise refused(f"admin-events is not supported with {protocol.protocol}: only open-protocol has such messages")

@@ -142,7 +142,7 @@ def _of_shards(config: FeedConfig, partitions: int) -> list[str]:
             f"tistream.shards = {config.shards}: the {partitions} partitions of a topic keep at most that many busy"
         )
     choices = {config.on_table_error, *(one.on_table_error or config.on_table_error for one in config.tables)}
-    if config.shards > 1 and choices != {"stop-feed"}:
+    if max(config.shards, config.shards_max) > 1 and choices != {"stop-feed"}:
         out.append(
             "a table that fails stops the whole feed, because it has several shards: on-table-error = 'stop-feed' says "
             "so, and shards = 1 under [tistream] lets other tables go on"

@@ -137,6 +137,7 @@ changefeeds = Table(
     Column("moved", Text),  # JSON of tistream.wire.bulk.changefeeds.Move: the newest move of the checkpoint
     Column("skips", Text),  # JSON: a list of …Skip
     Column("applied", Text),  # JSON of …Applied: the newest revision that a worker has put in force
+    Column("shards", BigInteger),  # that it has by its load; null = those of its configuration
     Column("recut", Text),  # JSON of …Recut: the feed is to have other shards
     Column("ended", Text),  # JSON: row events and bytes of shards that a cut has ended, by sink and shard
     Column("skipped", Text),  # JSON: events that were left out, by sink and shard

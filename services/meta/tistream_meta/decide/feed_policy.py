@@ -51,6 +51,7 @@ class Feed:
     skipped: Mapping[str, int] = field(default_factory=dict)
     recut: Recut | None = None
     ended: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    shards: int | None = None  # that it has by its load; None: those of its configuration
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
+from tistream.errors import QuotaReached, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import FeedReport, NewChangefeed, Skip, WorkerBeat
 from tistream.wire.bulk.feed_changes import ChangedFeed, FeedEvent, Happening
@@ -63,7 +64,8 @@ class FeedBook:
             kept = kept_feeds.taken(connection, key, feed.feed_id)
             continued = kept is not None and not wanted.start_given
             epoch, feed = (kept.epoch, kept.continued(feed)) if kept is not None and continued else (0, feed)
-            shards = feed_shards.wanted(wanted.config)
+            feed_shards.most(wanted.config)  # a wrong number is refused
+            shards = feed_shards.count(feed)
             had = len(feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, key)))
             feed_policy.check_quotas(limits, key, len(known) + 1, had + shards)
             secret_rows.put_of_feed(connection, self._now_ms, key, feed.feed_id, wanted.secrets)
@@ -152,10 +154,29 @@ class FeedBook:
 
         return self._write(body)
 
+    def resize(self, key: TenantKey, feed_id: str, shards: int) -> bool:
+        """Order that a running feed gets another number of shards. Returns whether it will: not if it was changed or
+        removed meanwhile, nor beyond the quota of the tenant."""
+
+        def body(connection: Connection) -> bool:
+            try:
+                feed, shard = feed_rows.one(connection, key, feed_id)
+                changed = feed_shards.resized(feed, shards, shard.checkpoint_ts)
+                self._check_shards(connection, feed, changed)
+            except (UnknownName, QuotaReached):
+                return False
+            if feed.state != "running" or feed.recut is not None or shards == feed_shards.count(feed):
+                return False
+            feed_rows.store(connection, changed)
+            feed_rows.release(connection, changed)
+            return True
+
+        return self._write(body)
+
     def _check_shards(self, connection: Connection, feed: Feed, changed: Feed) -> None:
         """Check the tenant's quota of shards, if a change of a feed adds some. Raises QuotaReached."""
-        wanted = feed_shards.wanted(json.loads(changed.config))
-        if wanted > feed_shards.wanted(json.loads(feed.config)):
+        wanted = feed_shards.ordered(changed)
+        if wanted > feed_shards.ordered(feed):
             had = len(feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, feed.tenant)))
             limits = tenant_rows.one(connection, feed.tenant).limits
             feed_policy.check_quotas(limits, feed.tenant, 0, had - feed_shards.count(feed) + wanted)

@@ -66,8 +66,9 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
         raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, update it, and resume it")
     end_ts = None if wanted.end_ts is None else int(wanted.end_ts)
     recut = feed_shards.recut(feed, wanted.sink_uri, wanted.config, checkpoint_ts)
+    shards = feed_shards.by_load(feed, wanted.config)
     config = json.dumps(wanted.config, sort_keys=True)
-    changed = replace(feed, sink_uri=wanted.sink_uri, config=config, end_ts=end_ts, recut=recut)
+    changed = replace(feed, sink_uri=wanted.sink_uri, config=config, end_ts=end_ts, recut=recut, shards=shards)
     if changed == feed:
         return feed
     if wanted.revision != feed.revision:

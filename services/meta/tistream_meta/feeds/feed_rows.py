@@ -109,6 +109,7 @@ def _changing(feed: Feed) -> dict[str, Any]:
         "begin_ts": feed.begin_ts,
         "moved": None if feed.moved is None else feed.moved.model_dump_json(),
         "skips": json.dumps([one.model_dump() for one in feed.skips]) if feed.skips else None,
+        "shards": feed.shards,
         "recut": None if feed.recut is None else feed.recut.model_dump_json(),
         "ended": json.dumps(dict(feed.ended)) if feed.ended else None,
         "skipped": json.dumps(dict(feed.skipped)) if feed.skipped else None,
@@ -135,6 +136,7 @@ def _feed(row: Row[Any]) -> Feed:
         {} if row.skipped is None else json.loads(row.skipped),
         None if row.recut is None else Recut.model_validate_json(row.recut),
         {} if row.ended is None else {name: (rows, size) for name, (rows, size) in json.loads(row.ended).items()},
+        row.shards,
     )
 
 

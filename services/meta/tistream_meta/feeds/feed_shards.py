@@ -20,20 +20,32 @@ _WORST: tuple[Phase, ...] = ("failed", "retrying", "fenced", "running", "finishe
 
 def wanted(config: Mapping[str, Any]) -> int:
     """The number of shards in a configuration (`shards` in `[tistream]`). Raises InvalidRequest."""
-    text = str(_own(config, "shards", 1))
+    return _number("shards", _own(config, "shards", 1))
+
+
+def _number(name: str, found: object) -> int:
+    text = str(found)
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= SHARDS_MAX:
-        raise InvalidRequest(f"tistream.shards is a number from 1 to {SHARDS_MAX}", {"parameter": "config"})
+        raise InvalidRequest(f"tistream.{name} is a number from 1 to {SHARDS_MAX}", {"parameter": "config"})
     return int(text)
+
+
+def most(config: Mapping[str, Any]) -> int | None:
+    """The highest number of shards that a feed may have by its load (`shards-max` in `[tistream]`); None: its number is
+    fixed. Raises InvalidRequest."""
+    found = _own(config, "shards-max", None)
+    return None if found is None else _number("shards-max", found)
 
 
 def recut(feed: Feed, sink_uri: str, config: Mapping[str, Any], checkpoint_ts: int) -> Recut | None:
     """The order to cut a feed that gets another sink URI and configuration; None if it keeps its shards. A feed is cut
     for another number of shards, and for another number of partitions if that is announced (`admin-events`)."""
     was, before = count(feed), json.loads(feed.config)
+    becomes = by_load(feed, config) or wanted(config)
     announced = bool(_own(config, "admin-events", False))
     grows = announced and _partitions(sink_uri, config) != _partitions(feed.sink_uri, before)
     grows = grows or (feed.recut is not None and feed.recut.grows)
-    if was == wanted(config) and not grows:
+    if was == becomes and not grows:
         return None
     return (feed.recut or Recut(shards=was, at_ts=checkpoint_ts)).model_copy(update={"grows": grows})
 
@@ -56,7 +68,25 @@ def _own(config: Mapping[str, Any], name: str, default: object) -> object:
 
 def count(feed: Feed) -> int:
     """The number of shards that a feed has now."""
-    return wanted(json.loads(feed.config)) if feed.recut is None else feed.recut.shards
+    return ordered(feed) if feed.recut is None else feed.recut.shards
+
+
+def ordered(feed: Feed) -> int:
+    """The number of shards that a feed has, or will have once it is cut."""
+    return feed.shards or wanted(json.loads(feed.config))
+
+
+def by_load(feed: Feed, config: Mapping[str, Any]) -> int | None:
+    """The number of shards that a feed with this new configuration has by its load; None if the configuration states
+    the same number."""
+    highest = most(config)
+    found = wanted(config) if highest is None else min(ordered(feed), highest)
+    return None if found == wanted(config) else found
+
+
+def resized(feed: Feed, shards: int, checkpoint_ts: int) -> Feed:
+    """A running feed that is to have another number of shards."""
+    return replace(feed, shards=shards, recut=Recut(shards=count(feed), at_ts=checkpoint_ts))
 
 
 def end_ts(feed: Feed) -> int | None:

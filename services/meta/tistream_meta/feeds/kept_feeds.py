@@ -49,6 +49,8 @@ class KeptFeed:
         """The new feed `feed`, changed so that it continues the removed one. It has a new revision, so that workers
         apply its configuration from the progress in the sink on. Raises InvalidRequest if the two have different
         numbers of shards."""
+        if feed_shards.most(json.loads(feed.config)) is not None:
+            feed = replace(feed, shards=self.shards)
         wanted = feed_shards.count(feed)
         if wanted != self.shards:
             raise InvalidRequest(

@@ -6,7 +6,6 @@ import json
 
 from fastapi import APIRouter, Request, Response
 
-from tistream.clock import Clock
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 from tistream.secrets.references import names_in
@@ -29,6 +28,7 @@ from tistream_meta.feeds import feed_shards
 from tistream_meta.feeds.feed_book import FeedBook
 from tistream_meta.feeds.quota_sharers import QuotaSharers
 from tistream_meta.feeds.secret_book import SecretBook
+from tistream_meta.feeds.shard_loads import ShardLoads
 from tistream_meta.routes.forwarding import OwnersRoute, owned_of
 
 router = APIRouter(route_class=OwnersRoute)
@@ -114,10 +114,13 @@ def worker_beat(request: Request, body: WorkerBeat) -> FeedAssignments:
     }
     held = _book(request).beat(body, workers)
     sharers: QuotaSharers = request.app.state.quota_sharers
-    clock: Clock = request.app.state.clock
+    loads: ShardLoads = request.app.state.shard_loads
+    now_ms = request.app.state.clock.monotonic_ms()
+    for feed, shards in loads.heard([feed for feed, _ in held], body.reports, now_ms):
+        _book(request).resize(feed.tenant, feed.feed_id, shards)
     return FeedAssignments(
         shards=[_work(*one, _sealed(request, one[0])) for one in held],
-        quota_sharers=dict(sharers.heard(body.node_id, body.busy, clock.monotonic_ms())),
+        quota_sharers=dict(sharers.heard(body.node_id, body.busy, now_ms)),
     )
 
 

@@ -1,0 +1,1 @@
+ALTER TABLE changefeeds ADD COLUMN shards BIGINT;

@@ -1,4 +1,4 @@
-"""A task's committed segments, as its manifests state them. It follows new manifests, and finds segments by window."""
+"""Reads a task's committed segments from its manifests, follows new manifests, and finds segments by window."""
 
 from __future__ import annotations
 

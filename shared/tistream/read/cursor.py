@@ -31,7 +31,8 @@ _TEXT = re.compile(r"[A-Za-z0-9_-]{1,65536}")
 
 
 class Place(IntEnum):
-    """How many of the events with one commit_ts have been sent: none, some of the rows, all rows, and so on."""
+    """How much of a commit_ts has been sent: the row events up to a given one, all row events and some DDL events, or
+    everything."""
 
     ROW = 0  # every row event up to the named one, and no ddl event
     DDL = 1  # every row event, and the first N ddl events; N is in `table_id`

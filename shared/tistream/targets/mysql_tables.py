@@ -47,8 +47,8 @@ class MySqlTables:
             self._tables(table).add_foreign_keys(table.name[1], table.statements.foreign_keys)
 
     def fingerprint(self, table: RestoredTable) -> Fingerprint:
-        """Implement RestoreTarget.fingerprint: the fingerprint of the rows that the target holds, read back from it;
-        None if it cannot be read back. Raises TargetFailed."""
+        """Implement RestoreTarget.fingerprint: the fingerprint of the table's rows, which are read from the server.
+        Raises TargetFailed."""
         sql = f"SELECT {select_list(table.columns)} FROM {'.'.join(map(quoted_name, table.name))}"
         total = Fingerprint()
         for rows in self._target.batches(sql, _SELECTED_ROWS):

@@ -64,8 +64,7 @@ class ParquetTables:
         """Implement RestoreTarget.add_foreign_keys: write the foreign keys into schema.sql, unless it has them."""
 
     def fingerprint(self, table: RestoredTable) -> Fingerprint:
-        """Implement RestoreTarget.fingerprint: the fingerprint of the rows that the target holds, read back from it;
-        None if it cannot be read back."""
+        """Implement RestoreTarget.fingerprint: the fingerprint of the rows in the files, which are read again."""
         total = Fingerprint()
         for name in self._marks.of(table).files:
             if name.endswith(".parquet"):

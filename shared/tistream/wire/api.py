@@ -38,8 +38,8 @@ class DatabaseList(Wire):
 
 
 class TableName(Wire):
-    """One table in the answer of ListTables. `base_ts` (decimal): with a backfill, the ts from which on all rows are
-    known. `held`: why the table is not served; null if it is."""
+    """One table in the answer of ListTables. `base_ts` (decimal): the ts from which on all rows can be read; null: some
+    are not known. `held`: why the table is not served; null if it is."""
 
     name: str
     table_id: Id

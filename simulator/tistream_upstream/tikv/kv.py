@@ -282,7 +282,7 @@ class Kv:
         return sum(map(len, self._versions.values()))
 
     def forget(self, before_ts: int) -> None:
-        """Drop versions at or below `before_ts`, which no scan will read."""
+        """Drop versions below `before_ts`, which no scan will read."""
         for bucket in [bucket for bucket in self._versions if bucket < before_ts >> _BUCKET_BITS]:
             del self._versions[bucket]
         self._last_commit = {key: ts for key, ts in self._last_commit.items() if ts >= before_ts}

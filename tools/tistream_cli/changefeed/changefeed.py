@@ -115,7 +115,8 @@ def show_feed(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
 
 
 def remove_feed(client: ApiClient, feed: FeedOf, *, keep_progress: bool) -> None:
-    """Remove a feed. Raises CliError."""
+    """Remove a feed. With `keep_progress`, the next feed of the same id continues where this one has ended. Raises
+    CliError."""
     one = client.call("DELETE", feed.path() + ("?keep_progress=true" if keep_progress else ""))
     kept = "; a changefeed of this id that is created without --start-ts continues there" if keep_progress else ""
     sys.stdout.write(

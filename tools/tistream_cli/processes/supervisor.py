@@ -186,8 +186,8 @@ def sweep_session(leader: int, *, leader_too: bool = False) -> None:
 
 
 def session_members(leader: int) -> list[int]:
-    """The process ids of a session. Where /proc does not exist (not Linux): the leader and its process group, as
-    negative ids."""
+    """The process ids of a session. Where /proc does not exist (not Linux): the leader's id, and its negative, which
+    stands for the leader's process group."""
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:

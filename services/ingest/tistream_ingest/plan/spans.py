@@ -36,9 +36,9 @@ def shared_out(slices: Iterable[Slice], cut: Sequence[KeySpan]) -> list[tuple[Sl
 
 
 def _cuts(weights: Sequence[tuple[int, int, int]], each: int) -> list[int]:
-    """The positions at which the sum of weights, from the lowest number on, reaches each multiple of `each`. Weights
-    are spread evenly over their range of numbers, computed with fixed-point integers, because the rounding errors of
-    floats would add up."""
+    """The positions at which the sum of weights, from the lowest number on, reaches each multiple of `each`. Each
+    weight is spread evenly over its range of numbers. Sums are fixed-point integers, so that what is added at the
+    beginning of a range and subtracted at its end cancels exactly."""
     each <<= POINT
     changes: dict[int, int] = {}
     for low, high, weight in weights:

@@ -22,8 +22,8 @@ class ReleaseInput:
     """The input of a release.
 
     writes: the slices with commits in the window. values: the slices of `default` that may hold values of these
-    commits. late: slices with commits below the window whose metadata was read late. metas: the names of the metadata
-    objects of all these slices; compared: those of `late`.
+    commits. late: slices with commits at or below the window's low end, from metadata that earlier releases did not
+    have. metas: the names of the metadata objects of all these slices; compared: those of `late`.
     """
 
     window: Window

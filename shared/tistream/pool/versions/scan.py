@@ -191,7 +191,8 @@ class _Merge:
                     source.fill()
 
     def _order(self, popped: list[_Piece], *, deletes: bool, sources: int) -> tuple[pa.Table, Ints]:
-        """The stamps of the pieces end to end, and the indexes of the rows to return, in order."""
+        """Concatenate the stamps of the pieces. Returns them, and the indexes of the rows to return, in the order in
+        which they are returned."""
         stamps = pa.concat_tables([piece.stamps for piece in popped])
         if sources == 1:  # its pieces follow one another
             order = merge.merged([stamps], every=self._every)

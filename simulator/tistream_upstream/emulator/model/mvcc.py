@@ -13,7 +13,7 @@ _LOSSY = 8  # txn_source >> 8 marks changes that TiKV's stream leaves out
 
 
 class Mvcc:
-    """The versions that were written since the cluster's beginning, and the live locks that have a value."""
+    """The versions that were written since the cluster's beginning, and the live locks of prewrites."""
 
     def __init__(self) -> None:
         self._versions: SortedDict[bytes, list[Row]] = SortedDict()  # rows COMMITTED, oldest first
@@ -21,7 +21,7 @@ class Mvcc:
 
     @property
     def locks(self) -> int:
-        """The number of live locks that have a value."""
+        """The number of live locks of prewrites."""
         return len(self._locks)
 
     def lock(self, key: bytes) -> Row | None:

@@ -17,8 +17,8 @@ ADDRESS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The caller of a request (the module's actor). `name` is a token's id, an OpenID subject, or `everybody` if
-    authentication is off. `address` is the peer of the connection, which may be a proxy; None if it is unknown."""
+    """The actor of a request. `name` is a token's id, an OpenID subject, or `everybody` if authentication is off.
+    `address` is the peer of the connection, which may be a proxy; None if it is unknown."""
 
     name: str
     address: str | None

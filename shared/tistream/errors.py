@@ -37,7 +37,7 @@ class RetryableError(TiStreamError):
 
 
 class Unavailable(RetryableError):
-    """A store or another process did not answer, so nothing happened, and the call may be repeated."""
+    """A store or another process did not answer, and nothing has changed. The same call may succeed later."""
 
 
 class KeyUnusable(Unavailable):

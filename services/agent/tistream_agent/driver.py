@@ -33,7 +33,7 @@ class Machine(Protocol):
 
 
 class TerritoryDriver:
-    """Runs a machine until it stops or the process ends.
+    """Runs the state machine of a territory until it stops or the process must end.
 
     Args:
         calls: runs calls to PD. At most `planner.SCANS` calls for regions, one for timestamps and one for the hold on

@@ -109,9 +109,9 @@ class RetireOrder(StrictRequest):
 
 
 class RetireStore(StrictRequest):
-    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement`: a dispatcher states that
-    a retired store's files up to `taken_ts` (decimal) are in the manifests of every task, and that no task needs them
-    any more. `discard`: later files, which were never read, are deleted too."""
+    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement`: the API server asks to
+    retire a store. It states that the store's files up to `taken_ts` (decimal) are in the manifests of every task, and
+    that no task needs them any more. `discard`: later files, which were never read, are deleted too."""
 
     taken_ts: str
     discard: bool = False

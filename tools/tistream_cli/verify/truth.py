@@ -112,7 +112,7 @@ class TruthReader:
         self._done.set()
 
     def missing(self) -> str | None:
-        """A message that no truth line has been read yet; None once there is one."""
+        """The message for a run in which no truth line has been read yet; None once one has been read."""
         if self._watched.truth_lines:
             return None
         return f"no truth line in {self.path} yet" if self.path.exists() else f"no truth file {self.path}"

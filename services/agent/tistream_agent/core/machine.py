@@ -367,7 +367,8 @@ class TerritoryAgent:
         return {WAITING: waiting, TO_REGISTER: len(loose) - waiting, SCANNING: scanning, LIVE: live}
 
     def lowest(self) -> Lowest:
-        """The piece that is furthest behind, and what it waits for."""
+        """The piece (a span of keys with one state, core/territory.py) that is furthest behind, and what it waits
+        for."""
         piece, reached = self._slowest()
         match piece.state:
             case WaitsForRegion():

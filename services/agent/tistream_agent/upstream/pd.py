@@ -73,7 +73,8 @@ class LedRegion:
 
 
 class PdClient:
-    """A client of PD. Thread-safe. A failed call is repeated once, after PD's members have been asked for their leader.
+    """A client of PD. Thread-safe. A failed call is repeated, up to three attempts in all, each after PD's members have
+    been asked for their leader.
 
     Args:
         addresses: those of some or all members.

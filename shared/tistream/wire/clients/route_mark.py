@@ -1,6 +1,6 @@
 """Compares the age of route tables. Pure.
 
-A table has the owner_rev of the meta server that made it, the elected owner, which grows at each election, and a
+A table has two numbers: the owner_rev, which grows each time that an owner is elected among the meta servers, and a
 version, which grows with each table, across elections too. A process that has seen a table accepts no older one, so
 tables of an owner that does not know that it was replaced are ignored. If a later owner's table has a lower version,
 the meta database was restored to an earlier time.

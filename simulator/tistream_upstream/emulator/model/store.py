@@ -71,7 +71,7 @@ class Store:
     # -- registrations --------------------------------------------------------------------------------------------
 
     def open(self, multiplexing: bool) -> Feed:
-        """Open a change stream."""
+        """Open a change stream of the store. `multiplexing`: the client calls EventFeedV2, not EventFeed."""
         feed = Feed(multiplexing)
         self.feeds.append(feed)
         self.counters.streams += 1

@@ -8,11 +8,17 @@ The record in Kafka has the key `{cluster}/{tenant}/{feed}/{shard}`, and as its 
      "topics":{"orders":[[messages, crc32], …]},"revision":2,"from_ts":"…","after_ts":"…","skipped":1,
      "stopped":[[database, table, cursor, reason, left], …],"ddl":"…","ids":{"orders":"…"}}
 
-All but `ids` of the last seven are there once the feed was changed, as of Applied, events were skipped, tables have
-stopped, and one of several shards has sent a DDL: `ddl` is the cursor behind the newest. With `stopped` or `ddl`,
-`version` is 2, because a program that does not know them must not go on. `topics` has the number of messages that the
-shard has ever sent to each partition, and the CRC-32 of their values, one after the other. The counts show a topic that
-has lost messages; the CRC shows what was in them. `ids` has the ids that brokers give to topics, if they do.
+`topics` has, for each partition, the number of messages that the shard has ever sent to it, and the CRC-32 of their
+values, one after the other. The counts show a topic that has lost messages; the CRC shows what was in them. These
+members may be absent:
+
+* `revision`, `from_ts`, `after_ts`: the newest change of the feed that was applied (wire Applied);
+* `skipped`: how many events were left out;
+* `stopped`: the tables that have stopped;
+* `ddl`: the cursor after the newest DDL, if the feed has several shards;
+* `ids`: the broker's ids of the topics, if it has such ids.
+
+With `stopped` or `ddl`, `version` is 2, because a program that does not know these members must not continue.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The end of tenants and stores in the meta database: paused, to be deleted at a time, being erased, gone.
+"""Pauses, deletes and erases tenants, and retires stores, in the meta database. The states of a tenant that ends are:
 
-paused       no more files are read; what is in the pool is served
-delete_at    the same, until a time; an operator may withdraw the deletion until then
-erasing      no task, no store, not served; its objects in object storage are being deleted (erasing.py)
-gone         no row names it except those of the audit log; its tokens and usage are deleted too. Its name may be
-             registered again
+* paused: no more files are read; what is in the pool is served;
+* with a delete_at: the same until that time; until then an operator may withdraw the deletion;
+* erasing: it has no task and no store, and is not served; its objects in object storage are being deleted (erasing.py);
+* gone: no row names it except those of the audit log; its tokens and usage are deleted too. Its name may be registered
+  again.
 
 A store is read, or it is retired: then no dispatcher reads it and its files are being deleted; after that no row names
 it.

@@ -1,9 +1,9 @@
-"""Splits and merges of tasks: decides which tasks are ordered to seal themselves, and the next step of each order from
-the reports of the sorters. Pure.
+"""Decides which tasks are split and merged, and the next step of each split or merge, from the reports of the sorters.
+Pure.
 
-    split   a hot task is ordered to seal itself into two, at a key that halves its load
-    merge   two cold neighbours are ordered to stop at one flushed_ts, `stop_at`; once both have committed that order
-            and have reached the stop, they are ordered to seal themselves into one
+* Split: a task with a high load is ordered to seal itself in favour of two children, cut at a key that halves the load.
+* Merge: two neighbours with a low load are ordered to stop at one flushed_ts, `stop_at`. Once both have committed that
+  order and have reached the stop, they are ordered to seal themselves in favour of one child.
 
 The seal in a task's manifests is the truth, not the order. A reported seal is accepted from any sorter, and the
 children that it names replace their parents once the sealed parents cover the same keys.

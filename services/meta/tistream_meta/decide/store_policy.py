@@ -1,14 +1,14 @@
-"""Assigns stores to dispatchers. Pure.
+"""Assigns stores to dispatchers. Pure. There are three policies:
 
-basic    every store has exactly one dispatcher: a new store, or one whose dispatcher is lost, gets the dispatcher with
-         the lowest load, at once
-drain    a dispatcher that is being drained has no stores
-balance  no dispatcher has a much higher load than another, with a budget of moves
+* basic: every store has exactly one dispatcher. A new store, or one whose dispatcher is lost, gets the dispatcher with
+  the lowest load at once.
+* drain: a dispatcher that is being drained has no stores.
+* balance: no dispatcher has a much higher load than another. The number of moves at a time is limited.
 
-A move is one row: the next dispatcher asks the sorters how far the store has been read, and continues there. Two
-dispatchers may read one store for a moment. That costs requests only, because sorters take a store's files in the order
-of its chain and each file once. So a move needs no preparation. The budget bounds the lag: the lag of a moving store
-grows by about the time that it takes to ask the sorters and to LIST.
+A move writes one row: the next dispatcher asks the sorters up to which file the store has been read, and continues
+there. Two dispatchers may read one store for a moment. That costs requests only, because sorters accept a store's files
+in the order of its chain and each file once. So a move needs no preparation. The limit of moves bounds the lag: the lag
+of a moving store grows by about the time that it takes to ask the sorters and to LIST.
 """
 
 from __future__ import annotations

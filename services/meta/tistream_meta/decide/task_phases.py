@@ -1,13 +1,13 @@
-"""The placement of a task, and the steps by which it moves. Pure.
+"""Defines the phases of a task, and the steps by which it moves to another sorter. Pure.
 
-The phases are TiCDC's. A step writes one row of the meta database, under the owner_rev of its writer:
+The phases are TiCDC's. A step writes one row of the meta database, under the owner_rev of its writer. The row has:
 
     next_node   the sorter that prepares: it reads the task's manifests and its pending state, and follows them
     sorter_node the sorter that may claim the task under task_epoch
 
-Safety does not rest on this module: a sorter works only after it has won a claim manifest of its epoch, so two sorters
-that both believe to hold a task cannot both commit (design.md 4). The phases give speed (a task is prepared before it
-is taken over) and liveness (every task ends up with one working sorter).
+Correctness does not depend on this module: a sorter works only after it has won a claim manifest of its epoch. So if
+two sorters both take themselves for the holder of a task, only one of them can commit (design.md 4). The phases give
+speed (a task is prepared before it is taken over) and liveness (every task ends up with one working sorter).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Assigns tasks to sorters: decides which node gets a task. Separate policies choose moves, and steps follow from the
-moves. Pure.
+"""Assigns tasks to sorters: decides which node gets a task. Policies choose moves, and each move is executed in steps.
+Pure. There are three policies:
 
-basic    every task has exactly one sorter
-drain    a node that is being drained has no task
-balance  no sorter has much more load than the mean, or much less, with a budget of moves
+* basic: every task has exactly one sorter.
+* drain: a node that is being drained has no task.
+* balance: no sorter has much more load than the mean, or much less. The number of moves at a time is limited.
 
-Of the policies, in this order, the first one that has a step for a task decides. A task that has a sorter moves in two
+For each task, the first policy in this order that has a step for it decides. A task that has a sorter moves in two
 phases: the next sorter prepares while the present one continues. A task without a sorter, or whose sorter is lost, is
 handed over at once.
 """

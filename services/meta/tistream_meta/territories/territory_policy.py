@@ -1,13 +1,13 @@
-"""Assigns territories to agents. Pure.
+"""Assigns territories to agents. Pure. There are three policies:
 
-basic    every territory has exactly one agent: a new one, or one whose agent is lost, gets the agent with the fewest,
-         at once; one whose agent has restarted stays with it
-drain    an agent that is being drained has no territories
-balance  no agent has many more territories than another, one move at a time
+* basic: every territory has exactly one agent. A new territory, or one whose agent is lost, gets the agent with the
+  fewest territories at once. A territory whose agent has restarted stays with that agent.
+* drain: an agent that is being drained has no territories.
+* balance: no agent has many more territories than another. Territories move one at a time.
 
-Each assignment has the next epoch. A move needs no preparation: the next holder's first file fences the holder before
-it, which ends that territory when it notices. Two may run for a moment, and no row is lost or repeated. A move costs a
-scan of the last seconds, so the balance moves one territory at a time.
+Each assignment has the next epoch. A move needs no preparation: the first file of the next agent fences the agent
+before it, which stops reading the territory when it notices. Both may read for a moment, and no row is lost or
+repeated. A move costs a scan of the last seconds, so only one territory moves at a time.
 """
 
 from __future__ import annotations

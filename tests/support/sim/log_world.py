@@ -37,6 +37,7 @@ from tistream_upstream.platform_api import PlatformApi
 PUTS_MS = 20_000  # the whole log arrives within this time
 FAULTS_MS = 24_000
 RECOVERY_MS = 60_000
+BACKFILL_MS = 90_000  # more, where the chunks of a backfill become runs first, some in each job
 URL, BACKUP_URL = "s3://upstream/log", "s3://upstream/full"
 
 
@@ -182,6 +183,7 @@ def run(seed: int, recorded: LogSet, made: CutSet | None = None) -> LogWorld:
     """One seed to its end. Raises AssertionError with what is wrong."""
     with simulated(seed, recorded, made) as world:
         world.begin()
-        world.scheduler.run(world.over, PUTS_MS + FAULTS_MS + RECOVERY_MS)
+        last_ms = PUTS_MS + FAULTS_MS + RECOVERY_MS + (0 if made is None else BACKFILL_MS)
+        world.scheduler.run(world.over, last_ms)
         world.check()
         return world

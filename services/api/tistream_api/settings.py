@@ -1,4 +1,4 @@
-"""Settings of the API server: TISTREAM_API__…"""
+"""Settings of the API server, which are read from environment variables `TISTREAM_API__…`."""
 
 from __future__ import annotations
 

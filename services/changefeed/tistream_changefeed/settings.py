@@ -1,4 +1,4 @@
-"""Settings of the changefeed service: TISTREAM_CHANGEFEED__…"""
+"""Settings of the changefeed service, which are read from environment variables `TISTREAM_CHANGEFEED__…`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the dispatcher: TISTREAM_DISPATCHER__…"""
+"""Settings of the dispatcher, which are read from environment variables `TISTREAM_DISPATCHER__…`."""
 
 from __future__ import annotations
 

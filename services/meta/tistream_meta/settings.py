@@ -1,4 +1,4 @@
-"""Settings of the meta server: TISTREAM_META__…"""
+"""Settings of the meta server, which are read from environment variables `TISTREAM_META__…`."""
 
 from __future__ import annotations
 

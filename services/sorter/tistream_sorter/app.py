@@ -115,7 +115,8 @@ def index_rules(index: IndexSettings) -> IndexRules | None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnvironment:
-    """What the process uses besides its object store and its clock. A simulation replaces it."""
+    """Functions that the sorter's app takes from its surroundings: they build its Spark runner and its HTTP client,
+    draw nonces, and end the process. A simulation replaces them."""
 
     new_runner: Callable[[SorterSettings], JobRunner]
     new_http: Callable[[], HttpClient] | None = None

@@ -1,4 +1,4 @@
-"""Settings of the sorter: TISTREAM_SORTER__…"""
+"""Settings of the sorter, which are read from environment variables `TISTREAM_SORTER__…`."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class TicdcFeedDetail(Wire):
 
 
 def entry(tenant: TenantKey, feed: ChangefeedInfo) -> TicdcFeed:
-    """Convert a feed to an entry of the list."""
+    """Convert a feed to an entry of `GET /api/v2/changefeeds`."""
     return TicdcFeed(
         upstream_id=_upstream(tenant),
         namespace=tenant.tenant_id,
@@ -84,7 +84,7 @@ def entry(tenant: TenantKey, feed: ChangefeedInfo) -> TicdcFeed:
 
 
 def detail(tenant: TenantKey, feed: ChangefeedInfo) -> TicdcFeedDetail:
-    """Convert a feed to the answer of the call for one feed."""
+    """Convert a feed to the answer of `GET /api/v2/changefeeds/{id}`."""
     checkpoint_ts = int(feed.checkpoint_ts)
     return TicdcFeedDetail(
         upstream_id=_upstream(tenant),

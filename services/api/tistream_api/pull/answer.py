@@ -1,9 +1,9 @@
 """Sends one answer to a pull: a page that ends as design.md 5 says, or an endless stream.
 
 An answer is an iterator of bytes. An error before the first of them is answered with a status. After that, a retryable
-error (an object store that does not answer) ends a page early and only delays a stream. An answer ends if retention
-passes its position. In both cases the last line has the position. Any other error cuts the answer off, so it never ends
-with a false `resolved`.
+error (an object store that does not answer) ends a page early, and only delays a stream. If retention passes the
+position of an answer, the answer ends. If an answer ends for one of these reasons, its last line has the position. Any
+other error cuts the answer off, so it never ends with a false `resolved`.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def _integer(constant: Any, kind: Any) -> Any:
 
 
 def _converted(left: Operand, right: Operand, sort: Sort, convert: Callable[[str], Any]) -> tuple[Any, Any]:
-    """Two dates or times of one sort, where a constant text is converted by `convert`."""
+    """Make both sides dates or times of one sort. A side that is a constant text is converted by `convert`."""
 
     def one(operand: Operand, other: Operand) -> Any:
         if operand.sort is sort:

@@ -65,5 +65,5 @@ def numbered_kind(column: Column) -> Kind:
 
 def is_bytes(column: Column, *, faults: bool) -> bool:
     """Whether the values of a string column are sent as bytes. With `faults`, also text that was declared with the
-    attribute BINARY, because TiCDC takes its flag for that of byte strings."""
+    attribute BINARY, because TiCDC confuses its flag with the flag of byte strings."""
     return column.binary or (faults and column.tp in t.TEXTS and bool(column.flag & FLAG_BINARY))

@@ -56,8 +56,8 @@ class Pace:
         return now_ms >= max(self._poll_ms, self._rested_ms)
 
     def polled(self, now_ms: int, *, found: bool, failed: bool = False, took_ms: int = 0) -> None:
-        """Record that the files of all stores were LISTed, beginning at `now_ms`. `found`: there was a new file.
-        `failed`: some stores could not be LISTed, so that nothing follows from finding nothing. `took_ms`: the
+        """Record a LIST of the files of all stores that began at `now_ms`. `found`: there was a new file. `failed`:
+        some stores could not be LISTed, so that files may have arrived although none was found. `took_ms`: its
         duration."""
         self._rested_ms = now_ms + took_ms + (0 if failed else min(REST * took_ms, REST_MAX_MS))
         if found:

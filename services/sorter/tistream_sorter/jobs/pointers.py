@@ -50,7 +50,7 @@ def rows_of(pointer: Int64s) -> Int64s:
 
 
 def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
-    """The pointers with the number of the change file changed from `s` to `numbers[s]`. NOWHERE stays."""
+    """Give the change files of the pointers new numbers: file `s` gets the number `numbers[s]`. NOWHERE stays."""
     source = sources_of(pointer)
     rest = pointer & ((1 << SOURCE_SHIFT) - 1)
     there = pointer >= 0

@@ -34,7 +34,8 @@ _MEMBERS: dict[str, dict[str, Any]] = {
 
 def build_territory_router(meta: MetaClient) -> APIRouter:
     """Build the router of territories. Its routes must be behind the gate (admission/gate.py). Adding a territory
-    requires a grant for the platform, because agents connect to its PD with their own certificates."""
+    requires a grant for the platform, because agents connect to the PD that the territory names with their own
+    certificates."""
     router = APIRouter(tags=["operate"])
 
     def answered(method: str, path: str, body: bytes | None = None) -> Response:

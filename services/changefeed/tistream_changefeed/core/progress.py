@@ -155,7 +155,7 @@ class Progress:
 
 
 FIRST = Revision()
-"""That with which a feed was created."""
+"""The revision with which a feed was created."""
 
 
 def record_key(tenant: TenantKey, feed_id: str, shard: int) -> bytes:

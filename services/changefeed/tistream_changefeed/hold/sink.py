@@ -21,9 +21,9 @@ from tistream_changefeed.protocols.table_change import TableAt
 from tistream_changefeed.table_errors.rules import ErrorRules
 
 TablesAt = Callable[[int], Sequence[TableVersion]]
-"""The base tables of the tenant at a ts."""
+"""Returns the base tables of the tenant at a ts."""
 PartitionsOf = Callable[[str], int]
-"""The number of partitions of a topic."""
+"""Returns the number of partitions of a topic."""
 
 
 class Sink(Protocol):

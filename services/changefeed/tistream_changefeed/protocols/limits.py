@@ -21,7 +21,7 @@ from tistream_changefeed.rows.split import kinds
 from tistream_changefeed.rows.window import taken
 
 Compression = Literal["none", "lz4", "snappy"]
-"""As TiCDC: a frame of LZ4, a block of Snappy."""
+"""How values are compressed, as in TiCDC: a frame of LZ4, or a block of Snappy."""
 RECORD_BYTES = 36  # that a record adds to its key and value, by TiCDC's account
 
 
@@ -98,7 +98,7 @@ class Limit:
 
 
 Reduced = Callable[[RowBatch, Sequence[str] | None], Messages]
-"""Encodes events with their handle keys alone; with the locations of their files, if there are such."""
+"""Encodes events with only the columns of the handle key, and with the locations of their files, if they are given."""
 Content = Callable[[bytes | None, bytes], bytes]
 """The content of a file, from the key and the value of a message."""
 

@@ -1,5 +1,5 @@
-"""Reads what messages say about a table and decoding rows does not need: defaults, comments, keys, the version. Its
-source is TiDB's TableInfo."""
+"""Reads the facts about a table that messages contain and that decoding rows does not need: defaults, comments, keys,
+the version. Its source is TiDB's TableInfo."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class ResolvedHead:
 
 
 HeadOf = Callable[[Pair], Head | ResolvedHead | None]
-"""None: a message that is neither, such as a DDL. Raises Unreadable."""
+"""Reads what an event says about itself. None: it is no row and no resolved ts, such as a DDL. Raises Unreadable."""
 
 
 class Unreadable(ValueError):

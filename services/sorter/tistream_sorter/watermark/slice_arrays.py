@@ -129,7 +129,7 @@ class SliceArrays:
     # -- durable form ---------------------------------------------------------------------------------------------
 
     def to_tables(self) -> tuple[pa.Table, pa.Table]:
-        """The content of a manifest: the tables SLICES and WAITING."""
+        """Convert the slices and the waiting rows to the tables SLICES and WAITING of a manifest."""
         values = [pa.array(getattr(self, name)) for name in self._ARRAYS]
         slices = pa.Table.from_arrays([self._cuts.starts, self._cuts.ends, *values], schema=SLICES)
         self._own.clear()  # the table shares the arrays from now on

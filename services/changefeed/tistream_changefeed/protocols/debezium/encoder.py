@@ -62,7 +62,8 @@ class DebeziumEncoder:
         return Messages(self._keys(batch, fields), self._values(batch, fields, columns))
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:
-        """Encode a DDL with its tables afterwards. Returns None for a kind of DDL for which TiCDC has no message."""
+        """Encode a DDL, with its tables as they are afterwards. Returns None for a kind of DDL for which TiCDC has no
+        message."""
         found = ddl.payload(event, changes, self._options)
         if found is None:
             return None

@@ -83,8 +83,8 @@ class _ReadChunk:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The events of a chunk and the chunk's end, which are the same for every reader; or, in `crowd`, the announcement
-    of a commit_ts that does not fit into memory."""
+    """What a scan yields for one chunk, the same for every reader: the chunk's end and its events. If the chunk is a
+    single commit_ts that does not fit into memory, `crowd` announces it instead."""
 
     high: int
     batch: Batch | None

@@ -190,8 +190,8 @@ class Planner:
             self._release()
 
     def timestamps_taken(self, call: int, last: int, above: int, now_ms: int) -> list[Command] | None:
-        """Register the pieces that wait for this call, each with its own timestamp as log id. Returns None if the
-        timestamps are not all above `above`."""
+        """Register the spans of keys (pieces) that wait for this call, each with a timestamp of its own as log id.
+        Returns None if the timestamps are not all above `above`."""
         if call != self._call:
             return []
         chosen = [self.territory.at(start) for start in self._chosen]

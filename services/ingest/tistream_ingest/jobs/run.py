@@ -141,6 +141,6 @@ class SparkRunner:
 
 
 def _failures_first(found: list[Written | Failed]) -> list[Written | Failed]:
-    """Sort results so that failures of other kinds than `unavailable` come first, because files that are `unavailable`
-    may be missing only because a shard has failed."""
+    """Sort results so that failures of other kinds than `unavailable` come first. They are the cause if other files
+    could not be written."""
     return sorted(found, key=lambda one: not isinstance(one, Failed) or one.kind == "unavailable")

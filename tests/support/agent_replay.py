@@ -30,6 +30,7 @@ from tistream_agent.core.territory import Subscribed, WaitsForRegion
 
 ROOT = Path(__file__).parents[1] / "data" / "golden" / "changedata"
 NAMES = ("everything", "large", "raw")
+TRUTH = ["key", "start_ts", "commit_ts", "op", "value", "old_value"]  # columns of `committed`
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,3 +207,11 @@ class Replay:
                     commands += agent.step(steps.HoldSet(ts), now_ms)
                 case steps.Stop():
                     raise AssertionError(command.reason)
+
+
+def committed(name: str) -> pl.DataFrame:
+    """The truth in the form of the oracle's rows: an absent old value and an empty one are the same on the wire."""
+    found = changes(name).rename({"op_type": "op"}).with_columns(pl.col("op").cast(pl.Int8))
+    old = pl.when(pl.col("old_value").bin.size() > 0).then(pl.col("old_value"))
+    value = pl.when(pl.col("op") == 1).then(pl.col("value").fill_null(b""))
+    return found.with_columns(old_value=old, value=value).select(TRUTH).sort("commit_ts", "start_ts", "key")

@@ -46,6 +46,12 @@ class EmulatedTikv:
         """What is left of the record happens at once."""
         self._clock.advance(RECORD_MS)
 
+    def collect(self, ts: int) -> None:
+        """All holds on garbage collection end, as after a day, and what is older than `ts` is removed."""
+        with self._served.shared.changed:
+            self.upstream.gc.holds.clear()
+            self.upstream.collect(ts)
+
     def stop(self) -> None:
         """End all streams and servers."""
         self._served.stop()

@@ -265,6 +265,7 @@ def _connector(
     from tistream.storage.open import open_objects
     from tistream_agent.connecting.checks import table
     from tistream_agent.connecting.connect import Connection, Connector
+    from tistream_agent.connecting.platform import PlatformApi
     from tistream_agent.upstream.pd import PdClient
     from tistream_agent.upstream.stores import Channels, TlsFiles
 
@@ -275,6 +276,7 @@ def _connector(
         channels,
         open_objects(objects),
         _registering(url, kind),
+        PlatformApi(url, _api_token()).reached,
         sleep,
         lambda check: typer.echo(table([check]), err=True),
         random_id(),

@@ -106,7 +106,7 @@ class TerritoryRun:
                 return self._stopped(error.code, str(error))
             except CorruptObject as error:
                 return self._stopped(
-                    CHAIN, f"{error}; backfill the tenant (docs/backfill.md) and use a new territory id"
+                    CHAIN, f"{error}; `tistream connect` with a new --territory goes on (docs/agent.md)"
                 )
             except TiStreamError as error:
                 self._wait_for(str(error))

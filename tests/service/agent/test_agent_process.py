@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polars.testing import assert_frame_equal
 
-from support import golden
+from support import golden, oracle
+from support.agent_judge import counted
 from support.agent_process import AgentProcess
+from support.agent_replay import TRUTH, committed
 from support.certificates import Authority
 from support.emulated import EmulatedTikv
 from support.waiting import eventually
@@ -54,12 +57,26 @@ class World:
     def agent(self, tikv: EmulatedTikv, **settings: str) -> AgentProcess:
         log = self.directory / f"agent-{len(self._agents)}.log"
         made = AgentProcess(tikv.address, self.tenant, self.directory / "objects", log, {**QUICK, **settings})
-        self._agents.append(made)
-        return made.start()
+        return self.watch(made.start())
 
-    def files(self) -> list[str]:
-        """The keys of the chain's files."""
-        return [info.key for info in self.objects.list_after(layout.change_file_prefix(self.tenant, 1))]
+    def watch(self, agent: AgentProcess) -> AgentProcess:
+        self._agents.append(agent)
+        return agent
+
+    def connected(self, tikv: EmulatedTikv, tenant: TenantKey, territory: int = 1, reached: int | None = None) -> int:
+        """Connect a tenant of which the platform has every change up to `reached`; the ts at which its chain begins."""
+        channels, told = Channels(TlsFiles()), list[Check]()
+        pd = PdClient([tikv.address], channels)
+        where = Connection(tenant, territory)
+        connector = Connector(
+            where, pd, channels, self.objects, lambda _: None, lambda _: reached, sleep, told.append, "c0ffee"
+        )
+        connector.check()
+        return connector.connect()
+
+    def files(self, territory: int = 1) -> list[str]:
+        """The keys of a chain's files."""
+        return [info.key for info in self.objects.list_after(layout.change_file_prefix(self.tenant, territory))]
 
     def close(self) -> None:
         for agent in self._agents:
@@ -116,6 +133,47 @@ def test_history_that_is_collected_stops_the_territory_before_it_registers(world
     assert not tikv.registrations
 
 
+# Attack: an agent is away for longer than garbage collection waits for it
+def test_after_collected_history_a_new_tenant_of_the_cluster_goes_on(world: World) -> None:
+    tikv = world.tikv()
+    agent = world.agent(tikv)
+    eventually(lambda: len(world.files()) > 2)
+    agent.kill()
+    again = TenantKey("7", "again")
+    begins = world.connected(tikv, again)
+    tikv.collect(begins - 1)
+    agent.start()
+    eventually(_stopped(agent, "gc"))
+    assert "connect a new tenant, and backfill" in agent.status()["reason"]
+    new = AgentProcess(tikv.address, again, world.directory / "objects", world.directory / "new.log", QUICK)
+    world.watch(new.start())
+    eventually(lambda: new.reached(begins + 1))
+    assert new.status()["state"] == "running"
+
+
+# Attack: the newest file of a chain is overwritten with something that no agent wrote
+def test_a_damaged_chain_is_replaced_by_one_that_begins_where_the_platform_stands(world: World) -> None:
+    tikv = world.tikv(speed=2)
+    agent = world.agent(tikv)
+    eventually(lambda: len(world.files()) > 2)
+    agent.kill()
+    *whole, newest = world.files()
+    files = [(key, world.objects.get(key)) for key in whole]
+    world.objects.put(newest, b"no change file")
+    agent.start()
+    eventually(_stopped(agent, "chain"))
+    assert "tistream connect" in agent.status()["reason"]
+    stands = counted(files, world.loaded.snapshot_ts).watermark()
+    world.objects.delete(layout.schema_snap(world.tenant))  # the registry has read it
+    assert world.connected(tikv, world.tenant, territory=2, reached=stands) == stands
+    second = world.agent(tikv, TERRITORY="2")
+    eventually(lambda: second.reached(world.loaded.end_ts))
+    files += [(key, world.objects.get(key)) for key in world.files(2)]
+    slices = counted(files, world.loaded.snapshot_ts)
+    assert slices.watermark() >= world.loaded.end_ts
+    assert slices.waiting == []
+
+
 # Attack: a certificate that TiKV does not accept
 def test_a_wrong_certificate_is_stated_and_a_right_one_is_taken_without_a_restart(world: World) -> None:
     authority, other = Authority(world.directory, "ours"), Authority(world.directory, "other")
@@ -159,6 +217,21 @@ def test_a_tikv_without_multiplexing_is_read_by_its_older_call(world: World) -> 
     assert tikv.upstream.counters.streams > 0
 
 
+def test_regions_that_share_a_log_are_read_as_by_themselves(world: World) -> None:
+    tikv = world.tikv()
+    agent = world.agent(tikv, RANGE_LOGS="4")
+    eventually(lambda: agent.reached(world.loaded.end_ts))
+    regions = len(tikv.subscribed())
+    agent.stop()
+    files = [(key, world.objects.get(key)) for key in world.files()]
+    slices = counted(files, world.loaded.snapshot_ts)
+    assert slices.watermark() >= world.loaded.end_ts
+    assert slices.waiting == []
+    assert len(slices.states(WHOLE)) <= 4 < regions
+    rows = oracle.committed_rows([data for _, data in files], world.loaded.snapshot_ts, keep_index_keys=True)
+    assert_frame_equal(rows.select(TRUTH).sort("commit_ts", "start_ts", "key"), committed("everything"))
+
+
 # Attack: supervisors start two agents for one territory again, whenever one has ended
 def test_an_agent_waits_where_others_fence_each_other_in_turn_and_says_so(world: World) -> None:
     tikv = world.tikv()
@@ -185,7 +258,15 @@ def test_disconnect_ends_the_agent_and_none_goes_on_with_its_chain(world: World)
     channels, told = Channels(TlsFiles()), list[Check]()
     pd = PdClient([tikv.address], channels)
     connector = Connector(
-        Connection(world.tenant), pd, channels, world.objects, lambda _: None, sleep, told.append, "c0ffee"
+        Connection(world.tenant),
+        pd,
+        channels,
+        world.objects,
+        lambda _: None,
+        lambda _: None,
+        sleep,
+        told.append,
+        "c0ffee",
     )
     connector.disconnect()
     eventually(lambda: agent.ended() == FENCED)

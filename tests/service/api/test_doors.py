@@ -18,6 +18,8 @@ import zstandard
 from support import golden, plain_http
 from support.api_world import platform
 from support.pull import Consumer
+from tistream.model.ids import TenantKey
+from tistream_agent.connecting.platform import PlatformApi
 
 EVERYTHING = golden.load("everything")
 START = str(EVERYTHING.snapshot_ts)
@@ -133,6 +135,13 @@ def test_before_its_snapshot_a_tenant_has_no_lag(loaded: Consumer) -> None:
     assert status["lag_seconds"] is None
     assert status["held_by"] is not None
     assert loaded.status()["lag_seconds"] > 5
+
+
+def test_connect_learns_where_a_new_territory_has_to_begin(loaded: Consumer) -> None:
+    api = PlatformApi(loaded.url, {})
+    assert api.reached(loaded.tenant) == EVERYTHING.end_ts
+    assert [api.reached(TenantKey("7", name)) for name in ("unborn", "nobody")] == [None, None]
+    assert api.reached(TenantKey("none", "acme")) is None
 
 
 def test_the_root_leads_to_the_console_and_docs_to_a_page_of_its_own(loaded: Consumer) -> None:

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from support import agent_replay, oracle
 from support.agent_judge import counted
-from support.agent_replay import Replay
+from support.agent_replay import TRUTH, Replay, committed
 from support.effort import cases
-
-TRUTH = ["key", "start_ts", "commit_ts", "op", "value", "old_value"]
-
-
-def committed(name: str) -> pl.DataFrame:
-    """The truth in the form of the oracle's rows: an absent old value and an empty one are the same on the wire."""
-    found = agent_replay.changes(name).rename({"op_type": "op"}).with_columns(pl.col("op").cast(pl.Int8))
-    old = pl.when(pl.col("old_value").bin.size() > 0).then(pl.col("old_value"))
-    value = pl.when(pl.col("op") == 1).then(pl.col("value").fill_null(b""))
-    return found.with_columns(old_value=old, value=value).select(TRUTH).sort("commit_ts", "start_ts", "key")
-
 
 EVERY = [(name, batch) for name in agent_replay.NAMES for batch in (1, 64)]
 FEW = [("everything", 1), ("large", 64), ("raw", 64)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from tistream.errors import CommitConflict, CommitStateUnknown, NotFoundYet, TiStreamError
+from tistream.errors import CommitConflict, CommitStateUnknown, NotFoundYet, TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.model.tenant_kind import TenantKind
@@ -55,6 +55,8 @@ class Connector:
 
     Args:
         register: creates the tenant in the platform; no error if it exists.
+        reached: returns the ts up to which the platform has every change of the tenant; None if it has no snapshot of
+            the tenant. A chain that begins above it would leave a gap, and the platform would wait for ever.
         show: called with the result of each check.
         nonce: returns a new hexadecimal nonce for the chain's first file.
     """
@@ -66,12 +68,14 @@ class Connector:
         channels: Channels,
         objects: ObjectStore,
         register: Callable[[TenantKey], None],
+        reached: Callable[[TenantKey], int | None],
         sleep: Callable[[float], None],
         show: Callable[[Check], None],
         nonce: str,
     ) -> None:
         self._connection, self._pd, self._channels, self._objects = connection, pd, channels, objects
-        self._register, self._sleep, self._show, self._nonce = register, sleep, show, nonce
+        self._register, self._reached = register, reached
+        self._sleep, self._show, self._nonce = sleep, show, nonce
 
     def check(self) -> int:
         """Run all checks that change nothing. Returns PD's cluster id. Raises CannotConnect."""
@@ -86,18 +90,23 @@ class Connector:
         CannotConnect.
 
         The call may be repeated: an existing chain of files or schema_snap is kept, and the agent continues from it.
+        The first chain of a new territory begins at the ts that the platform has reached.
         """
         tenant = self._connection.tenant
         owned = self._owned()
         hold = GcHold(self._pd, tenant, self._connection.territory, owned.held)
         position, sealed = end_of_chain(self._objects, tenant, self._connection.territory, WHOLE)
         stored = self._stored() if position is None else position.lowest_ts
-        ts = self._pd.timestamps(1) if stored is None else stored
+        known = self._known() if stored is None else None
+        begins = known if stored is None else stored
+        ts = self._pd.timestamps(1) if begins is None else begins
         moved = hold.move(ts - 1)
         if isinstance(moved, HoldRefused):
             self._passed(Check("garbage collection", False, str(HoldTooLow(moved.ts, moved.safe_point))))
         self._passed(Check("garbage collection", True, f"held at {ts - 1} as {hold.service_id}"))
-        if stored is None:
+        if known is not None:
+            self._passed(Check("schema", True, f"the platform has it, and every change up to {ts}"))
+        elif stored is None:
             if self._connection.kind is TenantKind.RAW:
                 body, said = raw_snapshot(ts), f"RawKV has none; the changes begin at {ts}"
             else:
@@ -127,6 +136,13 @@ class Connector:
             return snapshot_ts(self._objects, self._connection.tenant)
         except NotFoundYet:
             return None
+
+    def _known(self) -> int | None:
+        try:
+            return self._reached(self._connection.tenant)
+        except TiStreamError as error:
+            self._passed(Check("platform", False, f"it does not say whether it has the tenant: {error}"))
+            raise
 
     def _new(self, key: str, body: bytes) -> None:
         """Create an object. Raises CannotConnect if another `connect` has created it at the same time."""
@@ -216,6 +232,11 @@ class Connector:
         owned = self._owned()
         position, _ = end_of_chain(self._objects, connection.tenant, connection.territory, WHOLE)
         reached = self._stored() if position is None else position.lowest_ts
+        if reached is None:
+            try:
+                reached = self._reached(connection.tenant)
+            except Unavailable as error:
+                return Check(name, True, f"not known before the platform answers: {error}")
         if reached is None:
             return Check(name, True, "none is needed: the tenant begins now")
         safe_point = self._pd.safe_point() if owned.held == NULL_KEYSPACE else 0

@@ -10,7 +10,8 @@ from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.territories import AddTerritory, TerritoryInfo, TerritoryList
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.meta import Accepted, DrainNode, NodeInfo, NodeList
+from tistream.wire.meta import Accepted, DrainNode, NodeInfo, NodeList, TenantList
+from tistream.wire.sorter import Coverage
 
 _ATTEMPTS = 3
 
@@ -38,6 +39,21 @@ class PlatformApi:
             except UnknownName:
                 return False
             return True
+
+    def reached(self, tenant: TenantKey) -> int | None:
+        """The ts up to which the platform has every change of the tenant, on all keys; None if it has no snapshot of
+        the tenant."""
+        cluster, name = quote(tenant.cluster_id, safe=""), quote(tenant.tenant_id, safe="")
+        tenants = f"{self._url}/v1/clusters/{cluster}/tenants"
+        with self._http() as http:
+            try:
+                known = {one.tenant_id: one.snapshot_ts for one in http.get(tenants, TenantList).tenants}
+            except UnknownName:  # the tenant is the first of its cluster
+                return None
+            if known.get(tenant.tenant_id) is None:
+                return None
+            slices = http.get(f"{tenants}/{name}/coverage", Coverage).slices
+        return min(int(one.resolved_ts) for one in slices)
 
     def agents(self) -> tuple[list[NodeInfo], list[TerritoryInfo]]:
         """The agents by name, and the territories of all tenants."""

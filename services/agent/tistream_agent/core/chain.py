@@ -69,8 +69,8 @@ def read_position(key: str, ts: int, metadata: Mapping[str, str], watermarks: pa
         span: the territory, whose keys the promises must tile.
 
     Raises:
-        CorruptObject: no agent wrote the file, or its promises leave out keys of the territory. The remedy is
-            `GET …/coverage` and a new chain.
+        CorruptObject: no agent wrote the file, or its promises leave out keys of the territory. The remedy is a
+            new territory.
     """
     if metadata.get(SOURCE) != SOURCE_CDC:
         raise CorruptObject(key, f"{SOURCE} is {metadata.get(SOURCE)!r}: no agent wrote it, so it states no position")
@@ -113,7 +113,7 @@ def _tiled(key: str, span: KeySpan, promises: Sequence[Promise]) -> tuple[Promis
         active = [one for one in active if not one[0].end or one[0].end > bound]
         if not active:
             raise CorruptObject(
-                key, f"it promises nothing for keys from {piece.start.hex()}: take GET …/coverage and begin a new chain"
+                key, f"it promises nothing for keys from {piece.start.hex()}: a new territory has to take them"
             )
         out.append(Promise(piece, max(ts for _, ts in active)))
     return tuple(out)

@@ -199,7 +199,7 @@ class TerritoryAgent:
         return self._stop(
             "gc",
             f"history up to {event.safe_point} is collected, but keys of store {self.config.store_id} are durable only "
-            f"up to {event.ts + 1}: backfill the territory (docs/backfill.md), then begin a new chain",
+            f"up to {event.ts + 1}: connect a new tenant, and backfill its tables (docs/backfill.md)",
         )
 
     def _stop(self, code: str, reason: str) -> list[Command]:

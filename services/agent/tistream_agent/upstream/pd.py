@@ -45,7 +45,7 @@ class HoldTooLow(FatalError):
     def __init__(self, ts: int, safe_point: int) -> None:
         super().__init__(
             f"the GC safe point {safe_point} of the cluster is above {ts}: changes between them are gone. "
-            "Read the tables anew (docs/backfill.md), or connect a new tenant"
+            "The tenant cannot go on: connect a new tenant, and backfill its tables (docs/backfill.md)"
         )
         self.ts = ts
         self.safe_point = safe_point

@@ -27,11 +27,13 @@ def headers() -> dict[str, str]:
         try:
             where, text = path, Path(path).read_text("utf-8").strip()
         except (OSError, UnicodeError) as error:
-            raise CliError(f"token file {path}: {getattr(error, 'strerror', None) or 'is not text'}") from error
+            raise CliError(
+                f"{TOKEN_FILE} {path}: {getattr(error, 'strerror', None) or 'is not text'}: name a file with a token"
+            ) from error
     else:
         where, text = TOKEN, os.environ.get(TOKEN, "").strip()
         if not text:
             return {}
     if not _TEXT.fullmatch(text):
-        raise CliError(f"{where} contains no valid token")
+        raise CliError(f"{where} contains no valid token: `tistream token create --out FILE` writes one")
     return {"authorization": f"Bearer {text}"}

@@ -70,7 +70,7 @@ class ApiClient:
         return f"; `tistream --token-file FILE …` or {bearer.TOKEN_FILE} names a file with a token"
 
     def _no_answer(self, error: Exception) -> NoAnswer:
-        return NoAnswer(f"no answer from {self._url}: {error or type(error).__name__}")
+        return NoAnswer(f"no answer from {self._url} (--url): {error or type(error).__name__}")
 
 
 def _failure(path: str, answer: httpx.Response) -> TiStreamError:

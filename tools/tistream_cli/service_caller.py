@@ -26,7 +26,7 @@ def signing() -> Callable[[httpx.Request], httpx.Request] | None:
     try:
         auth = ServiceAuth(ServiceKeys(Path(path), clock), Caller(os.environ.get("POD_NAME", "cli"), "cli"), clock)
     except (OSError, ValueError) as error:
-        raise CliError(f"{KEY_FILE}: {error}") from error
+        raise CliError(f"{KEY_FILE} {path}: {error}") from error
 
     def signed(request: httpx.Request) -> httpx.Request:
         request.headers["authorization"] = auth()

@@ -22,12 +22,15 @@ def tls_context() -> ssl.SSLContext | None:
         return None
     try:
         context = ssl.create_default_context(cafile=ca_file)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if cert_file is not None:
-            context.load_cert_chain(cert_file, key_file)
     except OSError as error:
-        files = ", ".join(str(file) for file in (ca_file, cert_file, key_file) if file is not None)
-        raise CliError(f"certificates {files}: {error}") from error
+        raise CliError(f"{CA_FILE} {ca_file} (--ca-file): {error}: give a readable PEM file") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if cert_file is not None:
+        try:
+            context.load_cert_chain(cert_file, key_file)
+        except OSError as error:
+            pair = f"{CERT_FILE} {cert_file} (--cert-file) and {KEY_FILE} {key_file or cert_file} (--key-file)"
+            raise CliError(f"{pair}: {error}: give a readable PEM pair") from error
     return context
 
 

@@ -288,7 +288,7 @@ def _sealing_key(settings: ApiSettings) -> PublicKey | None:
     try:
         return public_key(path.read_text())
     except (OSError, BadKey) as error:
-        raise SettingsError(f"SECRETS_PUBLIC_FILE {path}: {error}") from error
+        raise SettingsError(f"TISTREAM_API__SECRETS_PUBLIC_FILE {path}: {error}") from error
 
 
 def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: RejectionLimit) -> None:

@@ -31,14 +31,17 @@ class OidcSettings(BaseModel):
     @model_validator(mode="after")
     def _whole_or_nothing(self) -> Self:
         if self.issuer is None and any((self.audience, self.jwks_url, self.jwks_file)):
-            raise ValueError("OIDC wants an ISSUER")
+            raise ValueError("OIDC__ISSUER is missing: set it, or none of the settings of OIDC")
         if self.issuer is not None and (not self.audience or (self.jwks_url is None) == (self.jwks_file is None)):
-            raise ValueError("OIDC wants an AUDIENCE, and either JWKS_URL or JWKS_FILE")
+            raise ValueError("OIDC__ISSUER needs OIDC__AUDIENCE, and exactly one of OIDC__JWKS_URL and OIDC__JWKS_FILE")
         if self.jwks_ca_file is not None and self.jwks_url is None:
-            raise ValueError("OIDC: JWKS_CA_FILE is set without JWKS_URL, whose certificate it verifies")
+            raise ValueError(
+                "OIDC__JWKS_CA_FILE is set without OIDC__JWKS_URL, whose certificate it verifies: remove it, or set "
+                "the URL"
+            )
         if self.jwks_url is not None and not _cannot_be_read_on_the_way(self.jwks_url):
             raise ValueError(
-                "OIDC: JWKS_URL must begin with https://; over http:// the keys can be replaced on the way"
+                "OIDC__JWKS_URL must begin with https://, because over http:// the keys can be replaced on the way"
             )
         return self
 

@@ -71,6 +71,13 @@ class Scope:
     table: str | None = None
 
     @property
+    def shown(self) -> str:
+        """What the scope names, in an error's text: `table D.T`, `database D` or `tenant C/T`."""
+        if self.table is not None:
+            return f"table {self.database}.{self.table}"
+        return f"tenant {self.tenant}" if self.database is None else f"database {self.database}"
+
+    @property
     def call(self) -> str:
         """The name of the API call that reads this scope."""
         return "PullTenant" if self.database is None else "PullDB" if self.table is None else "PullTable"

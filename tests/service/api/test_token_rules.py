@@ -114,7 +114,10 @@ def test_a_tenants_key_is_named_by_who_operates_its_cluster(platform: Platform) 
     )
     assert platform.ask(of_tenant, "PUT", f"{path}/retention", {"retention_ms": None}).status_code == 200
     refused = platform.ask(of_tenant, "PUT", f"{path}/encryption", {"kms_key_id": None})
-    assert (refused.status_code, refused.json()["detail"]) == (403, "the token does not grant operate of this cluster")
+    assert (refused.status_code, refused.json()["detail"]) == (
+        403,
+        "the token does not grant operate of this cluster: use a token that does (`tistream token create`)",
+    )
     assert platform.ask(of_cluster, "PUT", f"{path}/encryption", {"kms_key_id": None}).status_code == 200
 
 

@@ -49,7 +49,7 @@ def test_one_holder_at_a_time_named_by_its_pid_and_none_after_a_kill(tmp_path: P
 
 def test_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CliError, match=f"cannot use data directory {tmp_path}/file/dir"):
+    with pytest.raises(CliError, match=f"--data-dir {tmp_path}/file/dir cannot be used"):
         open_data_dir(tmp_path / "file" / "dir")
 
 

@@ -189,7 +189,7 @@ def test_the_command_follows_a_restore_to_its_end(loaded: Loaded, monkeypatch: p
         (["--into", "mysql://u:p@h/d"], "dsn:FILE"),
         (["--into", "parquet:s3://a/b", "--rename", "a=b"], "dsn:FILE"),
         (["--into", "dsn:copy", "--rename", "ab"], "OLD=NEW"),
-        (["--into", "dsn:copy", "--as", "x"], "do not go with it"),
+        (["--into", "dsn:copy", "--as", "x"], "cannot be used with --as or --into-file"),
     ],
 )
 def test_the_command_says_what_is_wrong(

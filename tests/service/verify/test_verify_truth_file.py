@@ -64,9 +64,9 @@ def test_the_tenants_own_truth_is_taken_with_or_without_its_name(url: str, tmp_p
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"nonsense\n", "line 1 of the truth"),
-        (LAWFUL.lines[0].encode() + b'{"ts":"3"}\n', "line 2 of the truth"),
-        (LAWFUL.lines[1].encode() + LAWFUL.lines[0].encode(), "goes back at line 2"),
+        (b"nonsense\n", ": line 1 is not a truth line"),
+        (LAWFUL.lines[0].encode() + b'{"ts":"3"}\n', ": line 2 is not a truth line"),
+        (LAWFUL.lines[1].encode() + LAWFUL.lines[0].encode(), "goes back in time at line 2"),
     ],
 )
 def test_garbage_is_told_as_garbage(url: str, tmp_path: Path, content: bytes, said: str) -> None:
@@ -177,7 +177,7 @@ def test_waiting_for_a_tenant_is_said_and_can_be_ended() -> None:
         finally:
             process.kill()
     assert process.returncode == NO_VERDICT
-    assert "cannot begin: no answer from" in error
+    assert ": no answer from" in error
     assert "Traceback" not in error
 
 

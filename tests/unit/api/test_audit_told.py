@@ -137,4 +137,4 @@ def test_the_command_prints_a_line_for_each_entry(
     lines = CliRunner().invoke(command, ["audit", "--url", "http://127.0.0.1:8000", "--after", "0", "--json"]).output
     assert [json.loads(line) for line in lines.splitlines()] == world.entries(after=0, limit=1000)
     alone = CliRunner().invoke(command, ["audit", "--cluster", "7"])
-    assert "--cluster and --tenant need each other" in str(alone.exception)
+    assert "--cluster and --tenant are needed together" in str(alone.exception)

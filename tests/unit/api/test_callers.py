@@ -125,6 +125,29 @@ def test_a_jwt_is_valid_from_its_beginning_to_its_end(key: Any, alg: str, kind: 
         world.callers.of(header)
 
 
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        ({"nbf": NOW_MS // 1000 + 31}, f"claim nbf is {NOW_MS // 1000 + 31}, and this server's clock says"),
+        ({"exp": NOW_MS // 1000 - 31}, "the token has expired"),
+        ({"sub": ""}, "claim sub is missing or empty"),
+        ({"tistream": [{"actions": ["fly"]}]}, "claim tistream has 1 mistakes"),
+        ({"aud": "them"}, "Audience"),
+    ],
+)
+def test_the_log_has_why_a_jwt_was_rejected_and_the_answer_has_not(
+    claims: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    key = ec.generate_private_key(ec.SECP256R1())
+    world.publish(key, "k", jwt.algorithms.ECAlgorithm)
+    world.jwts.refresh()
+    with caplog.at_level("INFO"), pytest.raises(Unauthenticated) as answer:
+        world.callers.of(world.sign(key, "ES256", **claims))
+    assert reason in caplog.records[-1].__dict__["reason"]
+    assert reason not in str(answer.value)
+
+
 def test_a_jwt_that_names_nobody_is_not_valid() -> None:
     """Bearers of such would share one name in the log, and one limit."""
     world = World()
@@ -195,7 +218,7 @@ def test_of_a_key_set_what_signs_in_secret_and_what_is_strange_is_left_out() -> 
     ]
     assert set(keys_of(json.dumps(world.document).encode())) == {"good"}
     for nonsense in (b"", b"[]", b'{"keys": 3}', b'{"keys": [3]}'):
-        with pytest.raises(ValueError, match="no set of keys"):
+        with pytest.raises(ValueError, match="is not a key set"):
             keys_of(nonsense)
 
 

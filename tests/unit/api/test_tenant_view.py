@@ -446,7 +446,7 @@ def test_pulls_that_nobody_reads_hold_no_more_than_their_budget() -> None:
 
     unread = [begun(form) for form in ("parquet", "arrow", "ndjson", "parquet")]
     for form in FORMATS:
-        with pytest.raises(TooManyRequests, match="memory for pulls is used up"):
+        with pytest.raises(TooManyRequests, match=r"memory for pulls \(TISTREAM_API__PULL_MEMORY_BYTES\) is used up"):
             begun(form)
     assert memory.held == 4 * SHARE_BYTES
     assert b"".join(unread.pop())

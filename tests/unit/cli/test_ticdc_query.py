@@ -89,17 +89,20 @@ def test_a_masked_password_is_given_anew(uri: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "is not JSON"),
+        ("", r"feed.json is not JSON \(.*write the output of `cdc cli changefeed query"),
         ("[" * 100_000, "is not JSON"),
         ("[]", "not a JSON object"),
         ("{}", "no id or no sink_uri"),
-        (json.dumps({**QUERIED, "config": "x"}), "config in the file is not an object"),
-        (json.dumps({**QUERIED, "checkpoint_tso": "7"}), "checkpoint_tso in the file is not a timestamp"),
-        (json.dumps({**QUERIED, "target_ts": -1}), "target_ts in the file is not a timestamp"),
+        (json.dumps({**QUERIED, "config": "x"}), "config in feed.json is not an object"),
+        (
+            json.dumps({**QUERIED, "checkpoint_tso": "7"}),
+            "checkpoint_tso in feed.json is '7', which is not a timestamp",
+        ),
+        (json.dumps({**QUERIED, "target_ts": -1}), "target_ts in feed.json is '-1', which is not a timestamp"),
         (json.dumps({"id": "a", "sink_uri": "kafka://h:1/t"}), "no checkpoint_tso"),
         (json.dumps({**QUERIED, "config": {"sink": {"kafka_config": {"sasl_password": "******"}}}}), "has masked sink"),
     ],
 )
 def test_what_is_no_query_is_refused_with_the_way_out(text: str, says: str) -> None:
     with pytest.raises(CliError, match=says):
-        queried(text)
+        queried(text, None, "feed.json")

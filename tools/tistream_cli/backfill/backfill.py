@@ -35,7 +35,10 @@ def run_backfill(
         sleep(LOOK_SECONDS)
     _write(_lines(found))
     if found["state"] != "finished":
-        raise CliError(f"backfill {backfill_id} is {found['state']}")
+        raise CliError(
+            f"backfill {backfill_id} is {found['state']}: the lines above say why; `tistream backfill run` begins "
+            "another one"
+        )
 
 
 def list_backfills(client: ApiClient, tenant: Named, *, as_json: bool) -> None:

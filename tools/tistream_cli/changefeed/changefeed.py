@@ -56,8 +56,8 @@ def import_feed(
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"cannot read {file}: {error}") from error
-    found = queried(text, sink_uri)
+        raise CliError(f"{file} cannot be read: {error}") from error
+    found = queried(text, sink_uri, str(file))
     body: dict[str, object] = {
         "changefeed_id": found.feed_id,
         "sink_uri": found.sink_uri,
@@ -88,11 +88,14 @@ def read_config(path: Path) -> dict[str, Any]:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         return dict(json.loads(json.dumps(found, allow_nan=False)))
     except OSError as error:
-        raise CliError(f"cannot read {path}: {error.strerror}") from error
+        raise CliError(f"--config {path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CliError(f"{path} is not TOML: {error}") from error
+        raise CliError(f"--config {path} is not TOML: {error}") from error
     except (TypeError, ValueError) as error:
-        raise CliError(f"{path} has a value that no key of a changefeed accepts: {error}") from error
+        raise CliError(
+            f"--config {path} has a value that no key of a changefeed accepts: {error}: use texts, numbers, true and "
+            "false"
+        ) from error
 
 
 def list_feeds(client: ApiClient, cluster: str, tenant: str, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from tistream_cli.errors import CliError
 
 _MASKED = re.compile(r"[:=](?:xxxxx|\*{3,})(?=[@&]|$)")
 _STARS = re.compile(r"xxxxx|\*{3,}")
+_STARTS = ("checkpoint_tso", "checkpoint_ts", "start_ts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,39 +27,39 @@ class QueriedFeed:
     config: dict[str, Any]
 
 
-def queried(text: str, sink_uri: str | None = None) -> QueriedFeed:
-    """Parse the output of `cdc cli changefeed query`. `sink_uri` replaces the one in it, whose passwords TiCDC has
-    masked. Raises CliError, which names the member and what to do."""
+def queried(text: str, sink_uri: str | None = None, file: str = "the input") -> QueriedFeed:
+    """Parse the output of `cdc cli changefeed query`. `file` is its name in errors. `sink_uri` replaces the one in it,
+    whose passwords TiCDC has masked. Raises CliError, which names the member and what to do."""
     try:
         found = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise CliError(
-            f"the file is not JSON: {error}; it is the output of `cdc cli changefeed query -c ID`"
+            f"{file} is not JSON ({error}): write the output of `cdc cli changefeed query -c ID` into it"
         ) from error
     if not isinstance(found, dict):
-        raise CliError("the file is not a JSON object; it is the output of `cdc cli changefeed query -c ID`")
+        raise CliError(f"{file} is not a JSON object: write the output of `cdc cli changefeed query -c ID` into it")
     feed_id, uri = found.get("id"), sink_uri or found.get("sink_uri")
     if not isinstance(feed_id, str) or not isinstance(uri, str):
-        raise CliError("the file has no id or no sink_uri: query the changefeed without --simple")
+        raise CliError(f"{file} has no id or no sink_uri: query the changefeed without --simple")
     if _MASKED.search(uri):
-        raise CliError("TiCDC has masked the password in sink_uri: give the whole URI with --sink-uri")
+        raise CliError(f"TiCDC has masked the password in sink_uri of {file}: give the whole URI with --sink-uri")
     config = found.get("config") or {}
     if not isinstance(config, dict):
-        raise CliError("config in the file is not an object: query the changefeed without --simple")
+        raise CliError(f"config in {file} is not an object: query the changefeed without --simple")
     config = _given(config)
     for path, value in _texts(config, ""):
         if _STARS.fullmatch(value):
-            raise CliError(f"TiCDC has masked {path} in config: put it into the file, or give it with --sink-uri")
-    start = _number(found, "checkpoint_tso") or _number(found, "checkpoint_ts") or _number(found, "start_ts")
+            raise CliError(f"TiCDC has masked {path} in config: put it into {file}, or give it with --sink-uri")
+    start = next((ts for name in _STARTS if (ts := _number(found, name, file))), 0)
     if not start:
-        raise CliError("the file has no checkpoint_tso, checkpoint_ts or start_ts: query the changefeed again")
-    return QueriedFeed(feed_id, uri, start, _number(found, "target_ts") or None, config)
+        raise CliError(f"{file} has no checkpoint_tso, checkpoint_ts or start_ts: query the changefeed again")
+    return QueriedFeed(feed_id, uri, start, _number(found, "target_ts", file) or None, config)
 
 
-def _number(found: Mapping[str, Any], name: str) -> int:
+def _number(found: Mapping[str, Any], name: str, file: str) -> int:
     value = found.get(name) or 0
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise CliError(f"{name} in the file is not a timestamp: {str(value)[:40]!r}")
+        raise CliError(f"{name} in {file} is {str(value)[:40]!r}, which is not a timestamp: query the changefeed again")
     return value
 
 

@@ -33,7 +33,10 @@ def verify_feed(client: ApiClient, feed: FeedOf, wanted: VerifyRange, *, as_json
     found = client.call("POST", feed.path("verify"), body)
     sys.stdout.write(json.dumps(found, indent=2) + "\n" if as_json else "\n".join(_lines(found, wanted)) + "\n")
     if not found["equal"]:
-        raise CliError(f"changefeed {found['changefeed_id']}: the topics differ from the pool")
+        raise CliError(
+            f"changefeed {found['changefeed_id']}: the topics differ from the pool; --repair TOPIC writes the "
+            "missing events into another topic"
+        )
 
 
 def _lines(found: dict[str, Any], wanted: VerifyRange) -> list[str]:

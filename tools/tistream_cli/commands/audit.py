@@ -21,7 +21,7 @@ def show_audit(client: ApiClient, after: int | None, limit: int, tenant: Sequenc
     """Print the audit entries with a number above `after`, or the newest `limit` entries, in columns or as one JSON
     object per line. `tenant`: (cluster, tenant), or (None, None) for all. Raises CliError."""
     if (tenant[0] is None) != (tenant[1] is None):
-        raise CliError("--cluster and --tenant need each other")
+        raise CliError("--cluster and --tenant are needed together: give both, or neither")
     of = dict(zip(("cluster_id", "tenant_id"), tenant, strict=True)) if tenant[0] is not None else {}
     newest = {"limit": str(min(limit, LIMIT_MAX)), **of}
     found = _page(client, newest) if after is None else _above(client, after, of)

@@ -51,7 +51,10 @@ def describe(name: str, data: bytes, rows_max: int) -> Description:
         return _parquet(name, data, rows_max)
     if data.lstrip()[:1] == b"{":
         return _json(name, data)
-    raise CliError(f"{name}: neither a manifest, a Parquet file, a schema log nor JSON ({len(data)} bytes)")
+    raise CliError(
+        f"{name} ({len(data)} bytes) is not an object of TiStream: inspect takes manifests, Parquet files, schema "
+        "logs and JSON"
+    )
 
 
 def _manifest(name: str, data: bytes, rows_max: int) -> Description:
@@ -129,7 +132,7 @@ def _parquet(name: str, data: bytes, rows_max: int) -> Description:
         own = {k.decode(): v.decode("utf-8", "replace") for k, v in (file.metadata.metadata or {}).items()}
         table = _head(file, rows_max)
     except (pa.ArrowException, OSError) as error:
-        raise CliError(f"{name}: damaged Parquet file: {error}") from error
+        raise CliError(f"{name} is a damaged Parquet file: {error}") from error
     names = set(file.schema_arrow.names)
     if "tistream.version" in own and "region_id" in names:
         kind = "change file"
@@ -180,7 +183,7 @@ def _json(name: str, data: bytes) -> Description:
     try:
         found = json.loads(data)
     except ValueError as error:
-        raise CliError(f"{name}: not valid JSON: {error}") from error
+        raise CliError(f"{name} is not valid JSON: {error}") from error
     if not isinstance(found, dict) or "databases" not in found:
         return Description("JSON", {"bytes": len(data), "members": ", ".join(found)})
     objects = [

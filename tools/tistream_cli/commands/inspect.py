@@ -40,7 +40,9 @@ def _described(target: str, objects_url: str | None, rows_max: int, *, with_entr
     if not mark or not name.endswith(".meta") or objects_url is not None:
         return describe(target, _read(target, objects_url), rows_max)
     if not Path(prefix).is_dir() and "://" not in prefix:
-        raise CliError(f"cannot read {target}: no directory {prefix}")
+        raise CliError(
+            f"cannot read {target}: there is no directory {prefix}; give its path, or the URL of the object store"
+        )
     opened = open_objects(prefix if "://" in prefix else str(Path(prefix).absolute()))
     key = f"{mark.lstrip('/')}{name}"
 
@@ -56,7 +58,9 @@ def _read(target: str, objects_url: str | None) -> bytes:
     try:
         return Path(target).read_bytes()
     except OSError as error:
-        raise CliError(f"cannot read {target}: {error.strerror}") from error
+        raise CliError(
+            f"cannot read {target}: {error.strerror}; a key of an object store needs --objects URL"
+        ) from error
 
 
 def _show(found: Description) -> None:

@@ -50,9 +50,14 @@ def _wait_until_empty(client: ApiClient, node: str, wait_s: float) -> None:
         if left is None:
             return
         if not takers:
-            raise CliError(f"node {node}: {left}, and no other node is available to take them")
+            raise CliError(
+                f"node {node}: {left}, and no other node is available to take them: start one, or cancel with --undo"
+            )
         if clock.monotonic_ms() >= until_ms:
-            raise CliError(f"node {node}: {left} after {wait_s:g} s")
+            raise CliError(
+                f"node {node}: {left} after {wait_s:g} s; the drain continues: repeat the command with a longer "
+                "--wait, or cancel with --undo"
+            )
         concurrency.sleep(_LOOK_S)
 
 

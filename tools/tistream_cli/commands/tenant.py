@@ -88,9 +88,7 @@ def delete_tenant(client: ApiClient, cluster: str, tenant: str, confirm: str, gr
     """Delete a tenant with all of its data after the grace period. Raises CliError."""
     grace_ms = 0 if grace.strip() == "0" else duration_ms(grace)
     if grace_ms is None:
-        raise CliError(
-            f"a deletion needs a time: days as 7d, hours as 36h, or 0; `tistream tenant keep` keeps {tenant}"
-        )
+        raise CliError(f"--grace {grace!r} is not a time: use days as 7d, hours as 36h, minutes as 90m, or 0")
     body = {"confirm": confirm, "grace_ms": str(grace_ms)}
     found = client.call("PUT", tenant_path(cluster, tenant, "deletion"), body)
     when = datetime.fromtimestamp(int(found["delete_at_ms"]) / 1000, UTC).isoformat(timespec="seconds")

@@ -60,7 +60,10 @@ def grant_of(text: str) -> dict[str, Any]:
     actions, colon, path = text.partition(":")
     names = [unquote(name) for name in path.split("/")]
     if not colon or not actions or len(names) > len(_LEVELS) or "" in names:
-        raise CliError(f"grant {text!r} is not like read:CLUSTER/TENANT/DATABASE/TABLE, or operate:* for everything")
+        raise CliError(
+            f"--grant {text!r} is not a grant: use ACTIONS:CLUSTER/TENANT/DATABASE/TABLE, such as read:7/acme, or "
+            "operate:*"
+        )
     return {"actions": actions.split(","), **dict(zip(_LEVELS, names, strict=False))}
 
 

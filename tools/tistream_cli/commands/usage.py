@@ -70,5 +70,5 @@ def _quota(change: str) -> tuple[str, int | None]:
     if value == DEFAULT:
         return name, None
     if not value.isascii() or not value.isdigit():
-        raise CliError(f"{value!r} is neither a whole number nor {DEFAULT!r}")
+        raise CliError(f"{name}={value!r}: a quota is a whole number, or {DEFAULT!r} for the servers' setting")
     return name, int(value)

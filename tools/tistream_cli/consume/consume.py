@@ -63,7 +63,9 @@ def _topics(source: SourceUrl, topics: tuple[str, ...]) -> Iterator[KafkaTopics]
 @contextmanager
 def _target(options: ConsumeOptions, source: SourceUrl) -> Iterator[Target]:
     if (options.into is None) == (options.into_file is None):
-        raise CliError(f"give either --into ({FORMS}) or --into-file, a file with that")
+        raise CliError(
+            f"give exactly one of --into ({FORMS}) and --into-file FILE, whose content is the text of --into"
+        )
     text = options.into if options.into_file is None else _text(options.into_file, "--into-file")
     form, _, place = (text or "").partition(":")
     if form == _NDJSON and not place:

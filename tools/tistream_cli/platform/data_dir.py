@@ -77,7 +77,7 @@ def open_data_dir(path: Path) -> DataDir:
     """
     root = path.absolute()
     if any(letter in str(root) for letter in _AWKWARD):
-        raise CliError(f"data directory {root}: the path must not contain any of {' '.join(_AWKWARD)}")
+        raise CliError(f"data directory {root}: the path must not contain any of {' '.join(_AWKWARD)}: use another one")
     try:
         root.mkdir(mode=_OWN_MODE, parents=True, exist_ok=True)
         _close_to_others(root)
@@ -85,7 +85,7 @@ def open_data_dir(path: Path) -> DataDir:
             (root / folder).mkdir(mode=_OWN_MODE, exist_ok=True)
         fd = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise CliError(f"cannot use data directory {root}: {error.strerror} ({error.filename})") from error
+        raise CliError(f"--data-dir {root} cannot be used: {error.strerror} ({error.filename})") from error
     _lock(root, fd)
     return DataDir(root, fd)
 
@@ -147,7 +147,10 @@ def _lock(root: Path, fd: int) -> None:
     except BlockingIOError as error:
         holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
         os.close(fd)
-        raise CliError(f"data directory {root} is in use by another tistream up (pid {holder or 'unknown'})") from error
+        raise CliError(
+            f"data directory {root} is in use by another tistream up (pid {holder or 'unknown'}): end that one, or "
+            "use another --data-dir"
+        ) from error
     except OSError as error:
         os.close(fd)
         raise CliError(f"cannot lock data directory {root}: {error.strerror}") from error

@@ -80,7 +80,10 @@ def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock)
     if consumer.is_alive():
         tenant = recorded.tenant
         status = client.call("GET", tenant_path(tenant.cluster_id, tenant.tenant_id, "status"))
-        raise CliError(f"not all events were received in {_CATCH_UP_SECONDS} s; status: {status}")
+        raise CliError(
+            f"the consumer has not received all events in {_CATCH_UP_SECONDS} s: status.held_by says what is late: "
+            f"{status}"
+        )
     return seen, arrived
 
 
@@ -124,4 +127,7 @@ def check(recorded: Recorded, seen: PulledEvents) -> None:
     if they differ."""
     expected = (recorded.rows_removed, recorded.rows_added)
     if (seen.removed, seen.added) != expected:
-        raise CliError(f"rows removed and added: {(seen.removed, seen.added)}; TiDB has {expected}")
+        raise CliError(
+            f"the consumer received (rows removed, rows added) {(seen.removed, seen.added)}, and TiDB's own SELECTs "
+            f"give {expected}: this is a fault of TiStream; keep the data directory and report it"
+        )

@@ -63,7 +63,7 @@ def run_demo_connect(options: DemoConnectOptions) -> None:
         assert started.stdout is not None
         ready = started.stdout.readline().split()
         if not ready:
-            raise CliError("the emulated cluster did not start")
+            raise CliError(f"`tistream {' '.join(tikv)}` ended before it was ready: its error is above")
         pd, cluster_id = ready[1], int(ready[3])
         console.print(f"ready at {url}; an emulated TiDB cluster has its PD at {pd}")
         where = ["--pd", pd, "--objects", str((options.data_dir / "objects").resolve()), "--url", url]
@@ -84,7 +84,7 @@ def _connect(console: Console, where: Sequence[str]) -> None:
     console.print(f"\n$ tistream connect {' '.join(where)}", markup=False)
     done = subprocess.run([*_command(), "connect", *where], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        raise CliError(f"connect ended with status {done.returncode}")
+        raise CliError(f"`tistream connect` ended with status {done.returncode}: its error is above")
 
 
 def _received(url: str, recorded: Recorded, clock: Clock) -> PulledEvents:
@@ -105,7 +105,9 @@ def _snapshot_ts(client: ApiClient, recorded: Recorded) -> int:
         if found["snapshot_ts"] is not None:
             return int(found["snapshot_ts"])
         pause.wait(_POLL_SECONDS)
-    raise CliError(f"the schema was not read in {_SCHEMA_SECONDS} s; see the log of the schema registry")
+    raise CliError(
+        f"the schema was not read in {_SCHEMA_SECONDS} s: see the log of the schema registry in the data directory's logs"
+    )
 
 
 def _now_ms(pd: str, cluster_id: int) -> int:

@@ -75,9 +75,12 @@ def _feed(console: Console, client: ApiClient, recorded: Recorded, broker: Local
             show_feed(client, feed, as_json=False)
             return
         if found["state"] == "failed":
-            raise CliError(f"the feed has failed: {found['error']}")
+            raise CliError(f"changefeed {found['changefeed_id']} has failed: {found['error']}")
         pause.wait(_POLL_SECONDS)
-    raise CliError(f"the feed has not finished in {_FINISHED_SECONDS} s: {found}")
+    raise CliError(
+        f"changefeed {found['changefeed_id']} has not finished in {_FINISHED_SECONDS} s: held_by says what it waits "
+        f"for: {found}"
+    )
 
 
 def _read(console: Console, broker: LocalKafka) -> None:

@@ -29,7 +29,10 @@ def empty_data_dir(data_dir: Path) -> None:
     """Empty the data directory. Raises CliError if it has files but is not a data directory."""
     if data_dir.exists():
         if any(data_dir.iterdir()) and not (data_dir / "lock").exists():
-            raise CliError(f"{data_dir} is not empty, and is not a data directory of tistream")
+            raise CliError(
+                f"--data-dir {data_dir} is not empty, and is not a data directory of tistream: use another one, or "
+                "empty it"
+            )
         shutil.rmtree(data_dir)
 
 
@@ -52,7 +55,7 @@ def platform_of(data_dir: Path, port: int) -> Iterator[str]:
         line = process.stdout.readline()
         late.cancel()
         if not line.startswith("ready "):
-            raise CliError(f"the platform did not start; see {data_dir / 'logs'}")
+            raise CliError(f"the platform did not start: its error is above, and in {data_dir / 'logs'}")
         yield line.split()[1]
     finally:
         late.cancel()
@@ -61,9 +64,9 @@ def platform_of(data_dir: Path, port: int) -> Iterator[str]:
             status = process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            raise CliError("the platform did not stop in time") from None
+            raise CliError(f"the platform did not stop in {_STOP_SECONDS} s: see {data_dir / 'logs'}") from None
     if status != 0:
-        raise CliError(f"the platform ended with status {status}")
+        raise CliError(f"the platform ended with status {status}: see {data_dir / 'logs'}")
 
 
 def notification(recorded: Recorded, store_id: int, ts: int) -> dict[str, str]:
@@ -93,4 +96,6 @@ def push_whole(client: ApiClient, recorded: Recorded, data_dir: Path) -> None:
         if int(status["resolved_ts"]) >= recorded.end_ts:
             return
         pause.wait(_POLL_SECONDS)
-    raise CliError(f"the change files were not sorted in {_RESOLVED_SECONDS} s; status: {status}")
+    raise CliError(
+        f"the change files were not sorted in {_RESOLVED_SECONDS} s: status.held_by says what is late: {status}"
+    )

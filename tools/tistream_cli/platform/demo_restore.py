@@ -118,7 +118,10 @@ class _Story:
             *_, end = self._transaction(newest["start_ts"])
             if end["rows"] >= _MANY and newest["old_row"] is not None:
                 return row["key"], newest["start_ts"]
-        raise CliError(f"the recorded set has no transaction that changed {_MANY} rows of {_DATABASE}.{_TABLE}")
+        raise CliError(
+            f"the recorded set has no transaction that changed {_MANY} rows of {_DATABASE}.{_TABLE}: choose another "
+            "--golden"
+        )
 
     def _transaction(self, start_ts: str) -> Iterator[Line]:
         tenant = self.recorded.tenant
@@ -154,7 +157,10 @@ class _Story:
             f"undo, {after} after it ({kept} rows have later changes of other transactions, which stay)"
         )
         if after > kept or after >= before:
-            raise CliError(f"after the undo, {after} rows differ from what they were, and only {kept} may")
+            raise CliError(
+                f"{_DATABASE}.{_TABLE}: after the undo {after} rows differ from before the UPDATE, and at most {kept} "
+                "may: this is a fault of TiStream; keep the data directory and report it"
+            )
 
 
 def _text(value: object) -> str | None:

@@ -52,7 +52,10 @@ def jars() -> Path:
                    "-DincludeScope=runtime", f"-DoutputDirectory={scratch / 'jars'}"]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
         if done.returncode:
-            raise CliError(f"mvn did not get Kafka's jars: {(done.stdout + done.stderr)[-500:].strip()}")
+            raise CliError(
+                f"mvn could not fetch Kafka's jars: {(done.stdout + done.stderr)[-500:].strip()}: check the network "
+                "or Maven's mirror (~/.m2/settings.xml), and run the command again"
+            )
         try:
             (scratch / "jars").rename(folder)
         except OSError as error:  # another process has created it first

@@ -44,7 +44,7 @@ def mariadb(directory: Path, port: int) -> Iterator[MySqlUrl]:
         common.append("--user=root")  # otherwise the server refuses to run as root
     made = subprocess.run([install, *common, "--skip-test-db"], capture_output=True, text=True, check=False)
     if made.returncode:
-        raise CliError(f"mariadb-install-db failed: {(made.stderr or made.stdout)[-500:].strip()}")
+        raise CliError(f"mariadb-install-db could not make a database: {(made.stderr or made.stdout)[-500:].strip()}")
     password = secrets.token_urlsafe(16)
     start.touch(mode=0o600)
     start.write_text(

@@ -26,7 +26,10 @@ def listen(port: int, *, patience_ms: int, sleep: Callable[[float], object]) -> 
             return _listen(port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or waited_ms >= patience_ms:
-                raise CliError(f"cannot listen on 127.0.0.1:{port}: {error.strerror}") from error
+                raise CliError(
+                    f"cannot listen on 127.0.0.1:{port}: {error.strerror}: give another --port, or end the process "
+                    "that has it"
+                ) from error
         sleep(_RETRY_MS / 1000)
     raise AssertionError("the last attempt returns or raises")
 
@@ -55,4 +58,6 @@ def free_ports(count: int, rng: random.Random) -> list[int]:
         except OSError:
             continue
         ports.append(port)
-    raise CliError(f"no {count} free ports between {_LOW} and {_HIGH} on 127.0.0.1")
+    raise CliError(
+        f"there are no {count} free ports from {_LOW} to {_HIGH} on 127.0.0.1: end processes that listen there"
+    )

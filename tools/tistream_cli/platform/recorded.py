@@ -53,7 +53,7 @@ def load_recorded(root: Path) -> Recorded:
         assert first is not None
         snap = (root / "objects" / layout.schema_snap(first[0])).read_bytes()
     except (OSError, ValueError, LookupError, AssertionError) as error:
-        raise CliError(f"{root} is not a recorded change set: {error}") from error
+        raise CliError(f"{root} is not a recorded change set, such as tests/data/golden/everything: {error}") from error
     return Recorded(
         tenant=first[0],
         snapshot_ts=simulated["base_ts"],

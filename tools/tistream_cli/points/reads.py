@@ -55,7 +55,9 @@ def pages(
                 sent += 1
                 yield line
         if end is None:
-            raise CliError("the answer is truncated before its last line")
+            raise CliError(
+                "the answer ended before its last line, so the API server may have stopped: run the command again"
+            )
         if end["type"] == "resolved" or end["cursor"] is None or (limit is not None and sent >= limit):
             yield end
             return

@@ -118,7 +118,10 @@ def pull(
         except TiStreamError as error:
             raise CliError(str(error)) from error
         if progress.last_type not in ("resolved", "continue"):
-            raise CliError("the answer is truncated before its last line; pull again from the last cursor")
+            raise CliError(
+                "the answer ended before its last line, so the API server may have stopped: pull again from the last "
+                "cursor"
+            )
         if is_over(request, progress, got_events=in_snapshot or progress.events > before):
             return
 

@@ -46,7 +46,7 @@ class Into:
     def connect(self) -> MySqlTarget:
         """Connect to the server, without selecting the database, which may not exist yet. Raises CliError."""
         if self.url is None:
-            raise CliError(f"{self} is not a server: use --into mysql://user:password@host:port/database")
+            raise CliError(f"--into {self} is not a server: use --into mysql://user:password@host:port/database")
         url = self.url
         try:
             return MySqlTarget(MySqlUrl(url.host, url.port, url.user, url.password, None, url.options))
@@ -58,13 +58,15 @@ def parse_into(into: str | None, into_file: Path | None) -> Into:
     """Parse --into, or the text in --into-file. The file keeps a password out of the list of processes. Raises
     CliError, whose text contains nothing of a URL."""
     if (into is None) == (into_file is None):
-        raise CliError(f"give either --into ({FORMS}) or --into-file, a file with that")
+        raise CliError(
+            f"give exactly one of --into ({FORMS}) and --into-file FILE, whose content is the text of --into"
+        )
     text = _read(into_file) if into_file is not None else into
     assert text is not None
     form, colon, place = text.partition(":")
     if colon and form in _FILES:
         if not place:
-            raise CliError(f"{form}: names no directory; write {form}:DIR")
+            raise CliError(f"--into {form}: names no directory: write {form}:DIR")
         return Into(None, (form, Path(place)), None)
     try:
         url = parse_mysql_url(text)

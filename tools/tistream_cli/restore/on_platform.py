@@ -80,16 +80,16 @@ def body_of(options: PlatformOptions, ts: str) -> dict[str, Any]:
 def _target(options: PlatformOptions) -> Mapping[str, Any]:
     form, _, place = (options.into or "").partition(":")
     if not place or form not in ("parquet", "sql", "dsn"):
-        raise CliError(f"--on-platform needs --into with {FORMS}")
+        raise CliError(f"--on-platform needs --into with {FORMS}: the platform has no access to other targets")
     if options.renames and form != "dsn":
-        raise CliError("--rename goes with --into dsn:FILE")
+        raise CliError("--rename is for --into dsn:FILE: leave it out")
     if form == "parquet":
         return {"kind": "parquet", "url": place}
     if form == "sql":
         return {"kind": "sql-files", "url": place, "dialect": options.dialect}
     renames = [one.partition("=") for one in options.renames]
     if any(not old or not new for old, _, new in renames):
-        raise CliError("--rename has the form OLD=NEW")
+        raise CliError("--rename has not the form OLD=NEW, such as shop=shop_old")
     return {"kind": "mysql", "dsn_file": place, "rename": {old: new for old, _, new in renames}}
 
 

@@ -81,9 +81,9 @@ class _Page:
                         self._rows += found.batch.num_rows
                         yield _visible(found.batch)
         except (pa.ArrowInvalid, OSError) as error:
-            raise NoAnswer(f"the answer is truncated: {error}") from error
+            raise NoAnswer(f"the answer ended early: {error}") from error
         if self._end is None or self._end.get("tistream.type") != "end":
-            raise NoAnswer("the answer is truncated before its end")
+            raise NoAnswer("the answer ended early, so the API server may have stopped: run the command again")
 
     def end(self) -> tuple[int, str | None]:
         """The number of rows, and the cursor of the next page. Call it after all batches were read."""

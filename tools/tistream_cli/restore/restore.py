@@ -87,7 +87,10 @@ def _names(options: RestoreOptions) -> TableNames:
     except ValueError as error:
         raise CliError(str(error)) from None
     if options.as_name is not None and names.table is None:
-        raise CliError(f"--as gives one table a new name, and {options.names} names several tables")
+        raise CliError(
+            f"--as gives one table a new name, and {options.names} names several tables: restore them one after the "
+            "other"
+        )
     return names
 
 
@@ -146,7 +149,8 @@ class Restoring:
             return act(table)
         except TableExists as error:
             raise CliError(
-                f"{error} exists: --as gives the table another name, --if-exists replace drops it"
+                f"{error} exists: --as gives the restored table another name, and --if-exists replace drops the one "
+                "there"
             ) from error
         except (TargetFailed, TargetRefused, TiStreamError, OSError) as error:
             again = f"; the same command with --at {self.past.ts} continues where it was"

@@ -67,9 +67,9 @@ def restore(
     progress.
     """
     if on_platform and (as_name is not None or into_file is not None):
-        raise typer.BadParameter("--as and --into-file do not go with it", param_hint="--on-platform")
+        raise typer.BadParameter("cannot be used with --as or --into-file", param_hint="--on-platform")
     if rename and not on_platform:
-        raise typer.BadParameter("it goes with --on-platform", param_hint="--rename")
+        raise typer.BadParameter("needs --on-platform", param_hint="--rename")
     if on_platform:
         with importing():
             from tistream_cli.client import ApiClient
@@ -112,9 +112,9 @@ def undo(
     They are executed in one transaction. If any row of the server is not as planned, nothing changes.
     """
     if bool(txn) == (from_ is not None):
-        raise typer.BadParameter("give either --txn or --from", param_hint="--txn")
+        raise typer.BadParameter("give exactly one of --txn and --from", param_hint="--txn")
     if apply != (into is not None or into_file is not None):
-        raise typer.BadParameter("--apply goes with --into or --into-file", param_hint="--apply")
+        raise typer.BadParameter("--apply and --into (or --into-file) are needed together", param_hint="--apply")
     with importing():
         from tistream_cli.client import ApiClient
         from tistream_cli.restore.into import parse_into

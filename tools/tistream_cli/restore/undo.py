@@ -62,7 +62,7 @@ def _values(given: Sequence[str]) -> dict[str, str]:
     for one in given:
         column, equals, value = one.partition("=")
         if not column or not equals or column in found:
-            raise CliError(f"--where {one} does not have the form COLUMN=VALUE with each column once")
+            raise CliError(f"--where {one!r} is not COLUMN=VALUE, such as id=7, or names a column twice")
         found[column] = value
     return found
 
@@ -82,7 +82,7 @@ def apply(target: MySqlTarget, statements: Sequence[Mapping[str, Any]]) -> int:
             for one in statements:
                 _run(target, one)
     except TargetFailed as error:  # an error of BEGIN or COMMIT
-        raise CliError(f"the undo was not applied: {error}") from error
+        raise CliError(f"the undo was not applied, and nothing was changed: {error}") from error
     return len(statements)
 
 

@@ -34,9 +34,11 @@ class TruthFile:
     def check_beginning(self) -> None:
         """Check the first line, if it has been written, without consuming it. Raises TruthRefused."""
         if not self._path.absolute().parent.is_dir():
-            raise TruthRefused(f"no truth file {self._path}: its folder does not exist")
+            raise TruthRefused(f"--truth {self._path}: its folder does not exist")
         if self._path.exists() and not self._path.is_file():
-            raise TruthRefused(f"the truth {self._path} is not a file")
+            raise TruthRefused(
+                f"--truth {self._path} is not a regular file: name the file that `tistream simulate --truth` writes"
+            )
         for line in self._whole_lines(only_first=True):
             self._parsed(line, 1)
 
@@ -45,9 +47,13 @@ class TruthFile:
         for text in self._whole_lines():
             line = self._parsed(text, self.lines + 1)
             if line.run is not None and self.run is not None and line.run != self.run:
-                raise TruthRefused(f"the truth {self._path} is of two runs, from line {self.lines + 1} on")
+                raise TruthRefused(
+                    f"--truth {self._path} has a second run from line {self.lines + 1} on: use a new file for each run"
+                )
             if line.ts <= self._ts:
-                raise TruthRefused(f"the truth {self._path} goes back at line {self.lines + 1}: is it of another run?")
+                raise TruthRefused(
+                    f"--truth {self._path} goes back in time at line {self.lines + 1}: use a new file for each run"
+                )
             self.run, self._ts = line.run or self.run, line.ts
             self.lines += 1
             yield line
@@ -58,11 +64,13 @@ class TruthFile:
                 return []
             with self._path.open("rb") as file:
                 if self._path.stat().st_size < self._read:
-                    raise TruthRefused(f"the truth {self._path} was rewritten while it was read: is it of another run?")
+                    raise TruthRefused(
+                        f"--truth {self._path} was rewritten while it was read: use a new file for each run"
+                    )
                 file.seek(self._read)
                 text = file.readline() if only_first else file.read()
         except OSError as error:
-            raise TruthRefused(f"the truth {self._path} cannot be read: {error.strerror}") from error
+            raise TruthRefused(f"--truth {self._path} cannot be read: {error.strerror}") from error
         whole = text[: text.rfind(b"\n") + 1]
         if not only_first:
             self._read += len(whole)
@@ -73,13 +81,15 @@ class TruthFile:
             line = TruthLine.parse(text)
         except ValueError as error:
             raise TruthRefused(
-                f"line {number} of the truth {self._path} is not a truth line of `tistream simulate --truth`: "
+                f"--truth {self._path}: line {number} is not a truth line of `tistream simulate --truth`: "
                 f"{text[:_SHOWN].decode(errors='replace')!r}"
             ) from error
         run = line.run
         if run is not None and (run.cluster, run.tenant) != (self._cluster, self._tenant):
             found, own = f"{run.cluster}/{run.tenant}", f"{self._cluster}/{self._tenant}"
-            raise TruthRefused(f"the truth {self._path} is of tenant {found}, not of {own}")
+            raise TruthRefused(
+                f"--truth {self._path} is of tenant {found}, not of {own}: name the truth of this tenant"
+            )
         return line
 
 
@@ -132,4 +142,4 @@ class TruthReader:
         begin_ts, run = self._watched.start_ts, line.run
         if self._from_beginning and run is not None and 0 < begin_ts < run.snapshot_ts:
             reason = f"it begins at {run.snapshot_ts}, the tenant at {begin_ts}"
-            raise TruthRefused(f"the truth {self.path} is of another run: {reason}")
+            raise TruthRefused(f"--truth {self.path} is of another run ({reason}): name the truth of this run")

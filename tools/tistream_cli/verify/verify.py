@@ -118,7 +118,7 @@ def _check_names(options: VerifyOptions) -> None:
     except TiStreamError as error:
         raise CliError(str(error)) from error
     except OSError as error:
-        raise CliError(f"--samples {options.samples}: {error.strerror}") from error
+        raise CliError(f"--samples {options.samples} cannot be written: {error.strerror}") from error
 
 
 class Verification:
@@ -192,12 +192,18 @@ class Verification:
             except (NoAnswer, RetryableError, UnknownName) as error:
                 now_ms = self._clock.monotonic_ms()
                 if now_ms > deadline_ms or self._stop.is_set():
-                    raise CliError(f"cannot begin: {error}") from error
+                    raise CliError(
+                        f"cannot read tenant {options.cluster}/{options.tenant} at {options.url}: {error}; see "
+                        "`tistream tenant status`"
+                    ) from error
                 if said_ms is None or now_ms - said_ms >= _LINE_MS:
                     said_ms = now_ms
                     say(f"waiting for the tenant: {error}")
             except TiStreamError as error:
-                raise CliError(f"cannot begin: {error}") from error
+                raise CliError(
+                    f"cannot read tenant {options.cluster}/{options.tenant} at {options.url}: {error}; see `tistream "
+                    "tenant status`"
+                ) from error
             self._stop.wait(0.3)
 
     def _watch(self, watched: Watched, truth: TruthReader | None, say: Callable[[str], None]) -> VerifyEnd:

@@ -115,7 +115,10 @@ class Gate:
         decide = may_some if access.partly else may
         if not any(decide(caller.grants, action, resource) for action in access.actions):
             wanted = " or ".join(access.actions)
-            raise Forbidden(f"the token does not grant {wanted} of this {access.scope}")
+            raise Forbidden(
+                f"the token does not grant {wanted} of this {access.scope}: use a token that does (`tistream token "
+                "create`)"
+            )
         who = self._counted(caller, resource, access)
         (self._limits.notification if access.in_body else self._limits.request)(who)
         # Announcements are many, and a meta server that hangs would hold them all; pulls and lists do not need it. So
@@ -160,7 +163,11 @@ class Gate:
             body = await request.body()
             # The body is read before the caller is authorized, so its size is limited
             if len(body) > ANNOUNCEMENT_BYTES_MAX:
-                raise HTTPException(413, f"the body is larger than {ANNOUNCEMENT_BYTES_MAX} bytes")
+                raise HTTPException(
+                    413,
+                    f"the body is larger than {ANNOUNCEMENT_BYTES_MAX} bytes, the most that an announcement may "
+                    "have: announce one file in each request",
+                )
             told = read(Notification, body)
             return told.cluster_id, told.tenant_id
         path = request.path_params

@@ -68,7 +68,11 @@ class Memory:
             while not mine.admitted.wait(LOOK_MS / 1000):
                 alive()
                 if self._clock.monotonic_ms() >= until_ms:
-                    raise TooManyRequests("the memory for pulls is used up by those that are under way", 2.0)
+                    raise TooManyRequests(
+                        "the memory for pulls (TISTREAM_API__PULL_MEMORY_BYTES) is used up by those that are under "
+                        "way: retry later",
+                        2.0,
+                    )
         except BaseException:
             self._leave(who, mine)
             raise

@@ -35,4 +35,4 @@ class MetricsGate:
             return
         caller = scope["state"]["caller"] = self._callers.of(authorization)
         if not may(caller.grants, "operate", Resource()):
-            raise Forbidden("the token does not grant operate of this platform")
+            raise Forbidden("/metrics needs the service key, or a token that grants operate of the platform")

@@ -64,7 +64,10 @@ class Turns:
             self._take(line)
             return Turn(self, who, loop)
         if len(line.waiting) >= self._waiting_max:
-            raise TooManyRequests(f"{self._waiting_max} requests wait to be answered already, as many as may")
+            raise TooManyRequests(
+                f"{self._waiting_max} requests of this tenant or token wait already, which is the maximum: send "
+                "fewer at once"
+            )
         mine = loop.create_future()
         self._came += 1
         line.waiting.append((self._came, mine))

@@ -61,7 +61,10 @@ class TenantLimits:
             most = min(max(1, self.pulls_max - max(1, self.pulls_max // 8)), limits.pulls_at_once)
         with self._lock:
             if self._pulls[tenant] >= most:
-                raise TooManyRequests(f"{most} pulls of this tenant are under way, as many as may be at once")
+                raise TooManyRequests(
+                    f"{most} pulls of this tenant are under way, which is its maximum (pulls_at_once of `tistream "
+                    "tenant quotas`): end one, or retry later"
+                )
             self._pulls[tenant] += 1
 
     def end_pull(self, tenant: Tenant) -> None:
@@ -99,4 +102,8 @@ class TenantLimits:
 
 def _refuse(what: str, wait_s: float) -> None:
     if wait_s > 0:
-        raise TooManyRequests(f"more {what} of this tenant than its limit allows", wait_s)
+        raise TooManyRequests(
+            f"more {what} per second of this tenant than its limit allows (`tistream tenant quotas`): retry after "
+            f"{wait_s:.1f} s",
+            wait_s,
+        )

@@ -89,7 +89,10 @@ def build_territory_router(meta: MetaClient) -> APIRouter:
         """Remove a territory. Its agent stops reading it. Its change files stay."""
         name = name_of(territory)
         if not _ID.fullmatch(name):
-            raise UnknownName(f"no territory has an id that is not of the form {NUMBER}")
+            raise UnknownName(
+                f"there is no territory {name[:80]!r}: an id is a decimal number without a leading 0; "
+                "ListTerritories has the ids"
+            )
         return answered("DELETE", f"{at_meta(cluster_id, tenant_id)}/territories/{name}")
 
     return router

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,10 @@ from tistream_api.auth.jwt_callers import JwtCallers, Unknown
 FOLLOW_WAIT_MS = 10_000
 HEARD_WAITS, HEARD_WAIT_S = 20, 0.1
 _SCHEME = "bearer "
+# It has no reason, because a caller without a valid token must not learn which tokens exist.
+INVALID = "the token is not valid: it is unknown, expired or revoked; create another one with `tistream token create`"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +91,12 @@ class Callers:
         if parts is not None:
             return self._of_ours(*parts, now_ms)
         if self._jwts is None:
-            raise Unauthenticated("the token is not valid")
+            raise Unauthenticated(INVALID)
         try:
             name, grants, expires_ms = self._jwts.of(text, now_ms)
         except Unknown as error:
-            raise Unauthenticated("the token is not valid") from error
+            log.info("a JSON Web Token was rejected", extra={"reason": str(error)})
+            raise Unauthenticated(INVALID) from error
         return Caller(name, grants, expires_ms)
 
     def still(self, caller: Caller) -> bool:
@@ -104,19 +110,24 @@ class Callers:
 
     def _of_ours(self, token_id: str, secret: str, now_ms: int) -> Caller:
         if self._known is None:
-            raise Unavailable("no meta server has sent the list of tokens yet")
+            raise Unavailable(
+                "this API server has not received the list of tokens from a meta server yet: retry; if it stays, see "
+                "whether meta servers run (TISTREAM_API__META_URL)"
+            )
         token = self._valid(token_id)
         # The id is no secret, so an ordinary look-up is safe. The secret's hash is compared in constant time.
         if token is None or not hmac.compare_digest(token.secret_hash, hash_of(secret)):
-            raise Unauthenticated("the token is not valid")
+            raise Unauthenticated(INVALID)
         if token.expires_ms is not None and now_ms >= token.expires_ms:
-            raise Unauthenticated("the token is not valid")
+            raise Unauthenticated(INVALID)
         return Caller(f"token {token_id}", tuple(token.grants), token.expires_ms, token_id)
 
 
 def _bearer(authorization: str | None) -> str:
     if authorization is None:
-        raise Unauthenticated("this call wants a token: Authorization: Bearer …")
+        raise Unauthenticated("this call needs a token: send the header Authorization: Bearer TOKEN")
     if not authorization.lower().startswith(_SCHEME):
-        raise Unauthenticated("the Authorization header is not of the scheme Bearer")
+        raise Unauthenticated(
+            "the Authorization header has another scheme than Bearer: send Authorization: Bearer TOKEN"
+        )
     return authorization[len(_SCHEME) :].strip()

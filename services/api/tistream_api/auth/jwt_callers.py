@@ -57,13 +57,19 @@ class JwtCallers:
         claims = self._claims(text)
         expires_ms = _stamp_ms(claims, "exp")
         if expires_ms is None or now_ms >= expires_ms + LEEWAY_MS:
-            raise Unknown("it has expired, or never does")
+            raise Unknown(
+                f"claim exp is {claims['exp']}, and this server's clock says {now_ms // 1000}: the token has expired"
+            )
         not_before_ms = _stamp_ms(claims, "nbf")
         if not_before_ms is not None and now_ms < not_before_ms - LEEWAY_MS:
-            raise Unknown("it is not valid yet")
+            raise Unknown(
+                f"claim nbf is {claims['nbf']}, and this server's clock says {now_ms // 1000}: compare the clocks"
+            )
         subject = claims.get("sub")
         if not isinstance(subject, str) or not subject:
-            raise Unknown("it has no sub")  # otherwise all such callers would share one name and one rate limit
+            raise Unknown(
+                "claim sub is missing or empty: the issuer must set it"
+            )  # otherwise all such callers would share one name and one rate limit
         return f"subject {subject[:80]}", self._grants(claims), expires_ms + LEEWAY_MS
 
     def _claims(self, text: str) -> dict[str, Any]:
@@ -73,7 +79,10 @@ class JwtCallers:
             raise Unknown(str(error)) from error
         key = self._key(header.get("kid"))
         if header.get("alg") not in ALGORITHMS or header["alg"] != key.algorithm_name:
-            raise Unknown(f"algorithm {header.get('alg')!r} is not the key's own")
+            raise Unknown(
+                f"algorithm {header.get('alg')!r} is not that of the key, {key.algorithm_name}, or not one of "
+                f"{', '.join(ALGORITHMS)}"
+            )
         required = {"require": ["exp", "iss", "aud"], **_NOT_HERE}
         try:
             claims: dict[str, Any] = jwt.decode(
@@ -94,11 +103,14 @@ class JwtCallers:
     def _key(self, kid: object) -> jwt.PyJWK:
         keys = self._keys
         if keys is None:
-            raise Unavailable("the issuer's keys were not read yet")
+            raise Unavailable(
+                f"the keys of issuer {self._settings.issuer} have not been read yet: retry in "
+                f"{REFRESH_LEAST_MS // 1000} s; if it stays, check TISTREAM_API__OIDC__JWKS_URL or JWKS_FILE"
+            )
         found = keys.get(kid) if isinstance(kid, str) else None
         if found is None:
             self._wanted = True
-            raise Unknown(f"no key {str(kid)[:80]!r}")
+            raise Unknown(f"the issuer's key set has no key {str(kid)[:80]!r} (header kid)")
         return found
 
     def _grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
@@ -106,7 +118,9 @@ class JwtCallers:
         try:
             grants = _GRANTS.validate_json(claimed) if isinstance(claimed, str) else _GRANTS.validate_python(claimed)
         except ValidationError as error:
-            raise Unknown(f"claim {self._settings.claim}: {error.error_count()} mistakes") from error
+            raise Unknown(
+                f"claim {self._settings.claim} has {error.error_count()} mistakes: it must be a list of grants"
+            ) from error
         return tuple(grants[:GRANTS_MAX])
 
 
@@ -117,7 +131,7 @@ def keys_of(document: bytes) -> dict[str, jwt.PyJWK]:
         claimed = json.loads(document)["keys"]
         entries = [entry for entry in claimed if isinstance(entry.get("kid"), str) and entry.get("use", "sig") == "sig"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError("what the issuer gives is no set of keys") from error
+        raise ValueError("the document at JWKS_URL or in JWKS_FILE is not a key set (RFC 7517)") from error
     found = {}
     for entry in entries:
         try:
@@ -135,5 +149,5 @@ def _stamp_ms(claims: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 40:
-        raise Unknown(f"{name} is no time")
+        raise Unknown(f"claim {name} is not a time in Unix seconds")
     return int(value * 1000)

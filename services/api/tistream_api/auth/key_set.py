@@ -23,14 +23,16 @@ def reader(settings: OidcSettings) -> Callable[[], bytes]:
             try:
                 return path.read_bytes()
             except OSError as error:
-                raise Unavailable(f"{path}: {error.strerror}") from error
+                raise Unavailable(f"TISTREAM_API__OIDC__JWKS_FILE {path} cannot be read: {error.strerror}") from error
 
         return read_file
     assert url is not None, "the settings want one of the two"
     try:
         trusts = None if settings.jwks_ca_file is None else ssl.create_default_context(cafile=settings.jwks_ca_file)
     except OSError as error:  # ssl.SSLError is an OSError
-        raise SettingsError(f"TISTREAM_API__OIDC__JWKS_CA_FILE: {settings.jwks_ca_file}: {error.strerror}") from error
+        raise SettingsError(
+            f"TISTREAM_API__OIDC__JWKS_CA_FILE {settings.jwks_ca_file} cannot be read: {error.strerror}"
+        ) from error
     http = HttpClient(
         deadline_s=DEADLINE_S, tls=trusts
     )  # a client of its own, so that no credentials of our services are sent to the issuer

@@ -102,10 +102,13 @@ def start_of(ask: CreateChangefeed, resolved_ts: int) -> int:
     start_ts = resolved_ts if ask.start_ts is None else int(ask.start_ts)
     if start_ts > resolved_ts:
         raise InvalidRequest(
-            f"start_ts {start_ts} lies above the tenant's resolved_ts {resolved_ts}", {"parameter": "start_ts"}
+            f"start_ts {start_ts} lies above the tenant's resolved_ts {resolved_ts}: leave it out to begin there",
+            {"parameter": "start_ts"},
         )
     if ask.end_ts is not None and int(ask.end_ts) <= start_ts:
-        raise InvalidRequest(f"end_ts {ask.end_ts} is not above start_ts {start_ts}", {"parameter": "end_ts"})
+        raise InvalidRequest(
+            f"end_ts {ask.end_ts} is not above start_ts {start_ts}: nothing would be sent", {"parameter": "end_ts"}
+        )
     return start_ts
 
 
@@ -164,7 +167,9 @@ def skip_of(ask: SkipEvent) -> Skip:
             {"parameter": "key"},
         )
     if "." not in ask.table[1:-1]:
-        raise InvalidRequest(f"table {ask.table[:80]!r} is not of the form database.table", {"parameter": "table"})
+        raise InvalidRequest(
+            f"table {ask.table[:80]!r} is not of the form database.table, such as shop.orders", {"parameter": "table"}
+        )
     return Skip(
         commit_ts=int(ask.commit_ts),
         table=ask.table,
@@ -182,19 +187,25 @@ def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> 
     to_ts = checkpoint_ts if ask.to_ts is None else int(ask.to_ts)
     if to_ts > checkpoint_ts:
         raise InvalidRequest(
-            f"to_ts {to_ts} lies above the checkpoint {checkpoint_ts}: what is above it is not in the sink yet",
+            f"to_ts {to_ts} lies above the checkpoint {checkpoint_ts}, and what is above it is not in the sink yet: "
+            "use a lower one, or wait",
             {"parameter": "to_ts"},
         )
     from_ts = max(lowest_ts, to_ts - (VERIFY_MS << LOGICAL_BITS)) if ask.from_ts is None else int(ask.from_ts)
     if from_ts < lowest_ts:
         raise InvalidRequest(
-            f"from_ts {from_ts} lies below {lowest_ts}, from which on the feed has its present configuration",
+            f"from_ts {from_ts} lies below {lowest_ts}, from which on the feed has its present configuration: use "
+            "that or more",
             {"parameter": "from_ts"},
         )
     if from_ts >= to_ts:
-        raise InvalidRequest(f"from_ts {from_ts} is not below to_ts {to_ts}", {"parameter": "from_ts"})
+        raise InvalidRequest(
+            f"from_ts {from_ts} is not below to_ts {to_ts}: the range is empty", {"parameter": "from_ts"}
+        )
     if ask.table is not None and "." not in ask.table[1:-1]:
-        raise InvalidRequest(f"table {ask.table[:80]!r} is not of the form database.table", {"parameter": "table"})
+        raise InvalidRequest(
+            f"table {ask.table[:80]!r} is not of the form database.table, such as shop.orders", {"parameter": "table"}
+        )
     return VerifyFeed(
         cluster_id=tenant.cluster_id,
         tenant_id=tenant.tenant_id,
@@ -214,7 +225,8 @@ def check_move(checkpoint_ts: int, resolved_ts: int) -> None:
     resolved_ts."""
     if checkpoint_ts > resolved_ts:
         raise InvalidRequest(
-            f"checkpoint_ts {checkpoint_ts} lies above the tenant's resolved_ts {resolved_ts}",
+            f"checkpoint_ts {checkpoint_ts} lies above the tenant's resolved_ts {resolved_ts}: use at most that, or "
+            "wait until the tenant has passed it",
             {"parameter": "checkpoint_ts"},
         )
 

@@ -79,7 +79,10 @@ class FeedCalls:
     def _worker(self) -> str:
         urls = self._tenants.services("changefeed")
         if not urls:
-            raise Unavailable("no changefeed worker runs, which would run the feed")
+            raise Unavailable(
+                "no changefeed worker runs, so feeds can be neither checked nor compared: start one (`tistream up "
+                "--changefeeds 1`; docs/changefeeds.md)"
+            )
         return urls[0]
 
     def _sealed(self, tenant: TenantKey, sink_uri: str, config: Mapping[str, Any]) -> dict[str, str]:
@@ -105,5 +108,7 @@ def feed_path(cluster_id: str, tenant_id: str, changefeed_id: str) -> str:
     """The path of a changefeed at the meta server. Raises UnknownName if the id is malformed."""
     name = name_of(changefeed_id)
     if not FEED_NAME.fullmatch(name):
-        raise UnknownName(f"no changefeed has an id that is not of the form {FEED_NAME.pattern}")
+        raise UnknownName(
+            f"there is no changefeed {name[:80]!r}: an id has the form {FEED_NAME.pattern}; ListChangefeeds has the ids"
+        )
     return f"{feeds_path(cluster_id, tenant_id)}/{name}"

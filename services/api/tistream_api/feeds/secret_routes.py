@@ -52,7 +52,10 @@ def build_secret_router(meta: MetaClient, key: PublicKey | None) -> APIRouter:
         secret = _named(name)
         wanted = read(PutSecret, body)
         if key is None:
-            raise SecretsOff("this API server cannot seal secrets: set TISTREAM_API__SECRETS_PUBLIC_FILE")
+            raise SecretsOff(
+                "this API server cannot seal secrets: set TISTREAM_API__SECRETS_PUBLIC_FILE to the public key of the "
+                "workers"
+            )
         of = TenantKey.parse(name_of(cluster_id), name_of(tenant_id))
         sealed = SealedSecret(sealed=seal(key, of, secret, wanted.value.get_secret_value()))
         return answered("PUT", _path(cluster_id, tenant_id, secret), sealed.model_dump_json().encode())

@@ -78,10 +78,10 @@ def build_ticdc_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         one of the tenants as `namespace`."""
         name = name_of(changefeed_id)
         if not FEED_NAME.fullmatch(name):
-            raise UnknownName(f"no changefeed has an id that is not of the form {FEED_NAME.pattern}")
+            raise UnknownName(f"there is no changefeed {name[:80]!r}: an id has the form {FEED_NAME.pattern}")
         found = [one for one in feeds(request, query.namespace) if one[1].changefeed_id == name]
         if not found:
-            raise UnknownName(f"the token may see no changefeed {name!r}")
+            raise UnknownName(f"there is no changefeed {name!r}, or the token does not grant to read its tenant")
         if len(found) > 1:
             raise InvalidRequest(
                 f"{len(found)} tenants have a changefeed {name!r}: name one of them, as namespace",

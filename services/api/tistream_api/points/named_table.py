@@ -27,7 +27,9 @@ def table_at(source: TenantSource, scope: Scope, ts: int) -> TableVersion:
     assert scope.table is not None
     version = source.table(ts, scope.database, scope.table)
     if version is None:
-        raise UnknownName(f"no table {scope.database}.{scope.table} at {ts}")
+        raise UnknownName(
+            f"there is no table {scope.database}.{scope.table} at {ts}: ListTables with this ts has the names"
+        )
     if version.head.kind != "table":
         what = f"{scope.database}.{scope.table} is a {version.head.kind} at {ts}"
         raise UnknownName(f"{what}, which has no rows of its own: name a base table")
@@ -49,7 +51,8 @@ def check_complete(source: TenantSource, reads: PoolReads, versions: Iterable[Ta
             name = f"{version.database}.{version.head.name}"
             raise NotComplete(
                 f"table {name} existed before the pool's first version of its rows, and keys from "
-                f"{shown_key(found.span.start)} on have not been backfilled; pull its changes, or run a backfill",
+                f"{shown_key(found.span.start)} on have not been backfilled; pull its changes, or run a backfill "
+                "(`tistream backfill run`)",
                 {"table": name},
             )
         if ts < found:

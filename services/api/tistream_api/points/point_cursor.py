@@ -14,6 +14,7 @@ from tistream.errors import InvalidRequest
 from tistream.read.cursor import Scope, bad_cursor, seal, unseal
 
 _HEAD = struct.Struct(">B12sqqBq")
+_AGAIN = "send it to the call that returned it, or begin again without cursor"
 
 
 class Kind(IntEnum):
@@ -55,10 +56,10 @@ def decode(kind: Kind, scope: Scope, text: str) -> PointPosition:
     """Parse a cursor's text. Raises InvalidRequest."""
     raw = unseal(text)
     if len(raw) < _HEAD.size or raw[0] not in tuple(Kind):
-        raise bad_cursor("was not issued by this call")
+        raise bad_cursor(f"was not issued by this call: {_AGAIN}")
     found, digest, low_ts, high_ts, phase, table_id = _HEAD.unpack_from(raw)
     if found != kind or digest != scope.digest():
-        raise bad_cursor("belongs to another call, tenant, database or table")
+        raise bad_cursor(f"belongs to another call, tenant, database or table: {_AGAIN}")
     if min(low_ts, high_ts, table_id) < 0 or low_ts > high_ts:
-        raise bad_cursor("was not issued by this service")
+        raise bad_cursor(f"was not issued by this service: {_AGAIN}")
     return PointPosition(low_ts, high_ts, phase, table_id, raw[_HEAD.size :])

@@ -171,7 +171,10 @@ class PointReads:
             named = [view.source.tables_at(ts, scope) for ts in (at.low_ts, at.high_ts)]
             before, after = (tables[0] if tables else None for tables in named)
             if before is None and after is None:
-                raise UnknownName(f"no table {scope.database}.{scope.table} at {at.low_ts} or at {at.high_ts}")
+                raise UnknownName(
+                    f"there is no table {scope.database}.{scope.table} at {at.low_ts} or at {at.high_ts}: ListTables "
+                    "with such a ts has the names"
+                )
             found = [one for one in (before, after) if one is not None]
             check_complete(view.source, self.pool_reads(view, at.low_ts), found, at.low_ts)
             return diff_parts(parts_between(before, after, self._versions(view, at), at.low_ts, at.high_ts))
@@ -185,7 +188,10 @@ class PointReads:
             before, after = (view.source.tables_at(ts, scope) for ts in (at.low_ts, at.high_ts))
             check_complete(view.source, self.pool_reads(view, at.low_ts), [*before, *after], at.low_ts)
             if not before and not after and not view.source.bears(scope, at.low_ts, at.high_ts):
-                raise UnknownName(f"nothing has this name between {at.low_ts} and {at.high_ts}")
+                raise UnknownName(
+                    f"there is no {scope.shown} between {at.low_ts} and {at.high_ts}: ListDBs and ListTables have "
+                    "the names"
+                )
             versions = self._versions(view, at)
             return squash_parts(before, after, versions, at.low_ts, at.high_ts, ddl=ask.events == "all")
 
@@ -205,7 +211,9 @@ class PointReads:
                 at = PointPosition(0, self.times.readable(view, "snapshot", ask.ts, TenantView.check_kept))
             tables = view.source.tables_at(at.high_ts, scope)
             if not tables and not view.source.bears(scope, at.high_ts, at.high_ts):
-                raise UnknownName(f"nothing has this name at {at.high_ts}")
+                raise UnknownName(
+                    f"there is no {scope.shown} at {at.high_ts}: ListDBs and ListTables with this ts have the names"
+                )
             reads = self.pool_reads(view, at.high_ts)
             check_snapshot(view.source, reads, tables, at.high_ts)
             view.check_retained(at.high_ts)
@@ -271,4 +279,6 @@ class PointReads:
 
 def _check_between(low: int, high: int, name: str) -> None:
     if high < low:
-        raise InvalidRequest(f"{name} {high} lies below {low}", {"parameter": name})
+        raise InvalidRequest(
+            f"{name} {high} lies below the beginning of the range, {low}: use a later one", {"parameter": name}
+        )

@@ -119,7 +119,10 @@ class PoolReads:
 
     def _again(self, error: NotFoundYet, replans: int) -> int:
         if replans >= REPLANS:
-            raise Unavailable(f"{error}, though it is live by the newest manifests") from error
+            raise Unavailable(
+                f"{error}, although the newest manifests name it: retry; if it stays, an object was deleted by "
+                "another program"
+            ) from error
         self.replan()
         return replans + 1
 

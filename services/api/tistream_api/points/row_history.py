@@ -76,7 +76,9 @@ class RowHistory:
         bearers = self.source.bearers(self.scope, self.window)
         if not bearers and not self.source.bears(self.scope, self.window.low, self.window.high):
             name = f"{self.scope.database}.{self.scope.table}"
-            raise UnknownName(f"no table {name} between {self.window.low} and {self.window.high}")
+            raise UnknownName(
+                f"there is no table {name} between {self.window.low} and {self.window.high}: ListTables has the names"
+            )
         return sorted({one for bearer in bearers for one in bearer.physical_ids})
 
     def _raw_keys(self, shapes: Shapes) -> tuple[list[tuple[int, bytes]], list[int], str | None]:

@@ -96,12 +96,17 @@ class Transaction:
                     return found
                 break
             else:
-                raise Unavailable(f"{reason}, though it is live by the newest manifests")
+                raise Unavailable(
+                    f"{reason}, although the newest manifests name it: retry; if it stays, an object was deleted by "
+                    "another program"
+                )
         if self.start_ts < self.low_ts:
-            earliest = str(self.low_ts)
-            raise Gone(f"a transaction that started at {self.start_ts} may lie below the earliest ts kept, {earliest}",
-                       {"earliest_ts": earliest})  # fmt: skip
-        raise UnknownName(f"no transaction with start_ts {self.start_ts} has changed a row in ({low}, {last}]")
+            why = f"a transaction that started at {self.start_ts} may lie below the earliest ts kept"
+            raise Gone(f"{why}, {self.low_ts}", {"earliest_ts": str(self.low_ts)})
+        raise UnknownName(
+            f"no transaction with start_ts {self.start_ts} has changed a row between {low} and {last}: events and "
+            "RowHistory have the start_ts of transactions"
+        )
 
     def _found(self, window: Window) -> tuple[int, int | None] | None:
         for group in plan.groups_in(self.source.segments(window), window, None):

@@ -102,7 +102,10 @@ class Admission:
         self.limits.begin_pull(tenant)
         if not self.slots.acquire(blocking=False):
             self.limits.end_pull(tenant)
-            raise TooManyRequests("as many pulls as this server answers at once are under way")
+            raise TooManyRequests(
+                f"{self.limits.pulls_max} pulls are under way, which is the maximum of this server "
+                "(TISTREAM_API__PULLS_MAX): retry later"
+            )
         watched = GuardedProgress(view, lambda: not asking.gone() and asking.still(), self.clock)
         room = MemoryShare(self.memory, tenant, asking.alive)
         self.metrics.pulls.labels(call).inc()

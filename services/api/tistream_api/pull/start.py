@@ -118,7 +118,11 @@ class Pulls:
         if params.cursor is not None:
             start = cursors.decode(scope, params.cursor)
             if params.end_ts is not None and params.end_ts < start.commit_ts:
-                raise InvalidRequest(f"end_ts {params.end_ts} lies below the cursor", {"parameter": "end_ts"})
+                raise InvalidRequest(
+                    f"end_ts {params.end_ts} lies below the cursor, which is at {start.commit_ts}: everything up to "
+                    "end_ts was sent",
+                    {"parameter": "end_ts"},
+                )
             view.check_retained(start.low_ts)
             view.check_known()
             if not isinstance(scope, RawScope):
@@ -129,14 +133,19 @@ class Pulls:
         view.check_known()
         resolved_ts = view.resolved_ts()
         if params.start_ts > max(resolved_ts, self._now_ts()):
-            raise InvalidRequest(f"start_ts {params.start_ts} lies in the future", {"parameter": "start_ts"})
+            raise InvalidRequest(
+                f"start_ts {params.start_ts} lies in the future: use at most the present, such as resolved_ts "
+                f"{resolved_ts}",
+                {"parameter": "start_ts"},
+            )
         if isinstance(scope, RawScope):
             return Position(params.start_ts)
         low = min(params.start_ts, resolved_ts)
         high = resolved_ts if params.end_ts is None else min(params.end_ts, resolved_ts)
         if not view.source.bears(scope, low, max(low, high)):
-            what = f"database {scope.database!r}" if scope.table is None else f"table {scope.database}.{scope.table}"
-            raise UnknownName(f"no {what} between {low} and {max(low, high)}")
+            raise UnknownName(
+                f"there is no {scope.shown} between {low} and {max(low, high)}: ListDBs and ListTables have the names"
+            )
         check_pull(view.source, view.shards(), scope, low, params.end_ts)
         return Position(params.start_ts)
 

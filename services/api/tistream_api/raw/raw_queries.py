@@ -47,7 +47,7 @@ class RawPullQuery(QueryModel):
         if (self.start_key or self.end_key) and self.keyspace is None:
             raise WrongQuery("start_key and end_key are keys of one keyspace: give keyspace too", "keyspace")
         if self.end_key and self.end_key <= self.start_key:
-            raise WrongQuery("end_key does not lie above start_key", "end_key")
+            raise WrongQuery("end_key does not lie above start_key: the range is empty", "end_key")
         return self
 
     def scope(self, tenant: TenantKey) -> RawScope:

@@ -25,7 +25,9 @@ Body = Annotated[bytes, Depends(_body)]
 def read(model: type[M], body: bytes) -> M:
     """Parse JSON as `model`. Raises InvalidRequest, which names the first members that are wrong."""
     if body.count(b":") > MEMBERS_MAX:
-        raise InvalidRequest(f"the body has more than {MEMBERS_MAX} members")
+        raise InvalidRequest(
+            f"the body has more than {MEMBERS_MAX} members, the most that are read: send less in one request"
+        )
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

@@ -30,6 +30,7 @@ NOW: Literal["now"] = "now"
 When = int | Literal["now"]
 """A TSO, or "now": the newest ts that can be read."""
 
+_FIRST_TIME, _LAST_TIME = "1970-01-01T00:00:00Z", "3084-12-12T12:41:28.831Z"  # of a TSO in 63 bits
 _TS_TEXT = "a TSO, an RFC 3339 time (in a URL, + is %2B), or now"
 _DIGITS = re.compile(r"[0-9]{1,40}")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
@@ -130,10 +131,13 @@ def rows_ask(query: bytes) -> RowsAsk:
         raise InvalidRequest("give either ts or cursor, and not both", {"parameter": "ts"})
     for name in ("from_key", "to_key"):
         if "key" in given and name in given:
-            raise _bad(name, "does not go with key")
+            raise _bad(name, "is not allowed with key, which names one row: leave one of them out")
     columns = tuple(given["columns"].split(",")) if "columns" in given else None
     if columns is not None and (len(set(columns)) < len(columns) or "" in columns):
-        raise _bad("columns", "has an empty name, or one twice")
+        raise _bad(
+            "columns",
+            f"is {given['columns'][:SHOWN_MAX]!r}, which has an empty name, or one twice: name each column once",
+        )
     return RowsAsk(
         ts=when("ts", given["ts"]) if "ts" in given else None,
         cursor=given.get("cursor"),
@@ -169,9 +173,9 @@ def squash_ask(query: bytes) -> DiffAsk:
     given = _taken(query, (*SQUASH_PARAMETERS, *PLAIN_PULL_PARAMETERS))
     for name in PLAIN_PULL_PARAMETERS:
         if name in given:
-            raise _bad(name, "does not go with squash=true")
+            raise _bad(name, "is not allowed with squash=true: leave one of them out")
     if given.get("format") == "arrow" and "events" not in given:
-        raise _bad("events", "is wanted with format=arrow: rows or all, as several IPC streams")
+        raise _bad("events", "is required with format=arrow: rows or all, as several IPC streams")
     return _between(given, "start_ts", "end_ts")
 
 
@@ -196,9 +200,9 @@ def snapshot_ask(query: bytes, is_snapshot: Callable[[str], bool]) -> SnapshotAs
     ts = when("snapshot", given.get("snapshot", NOW))
     for name in NOT_WITH_SNAPSHOT:
         if name in given:
-            raise _bad(name, "does not go with a snapshot: use it with the cursor that follows the snapshot's end")
+            raise _bad(name, "is not allowed with a snapshot: use it with the cursor that follows the snapshot's end")
     if "snapshot" in given and "cursor" in given:
-        raise _bad("snapshot", "does not go with cursor, which holds it")
+        raise _bad("snapshot", "is not allowed with cursor, which has the snapshot's ts: leave snapshot out")
     if _format(given) != FORMATS[0]:
         raise _bad("format", f"of a snapshot is {FORMATS[0]} only; ListRows has the other formats")
     return SnapshotAsk(ts, given.get("cursor"), _limit(given, LIMIT_DEFAULT, LIMIT_MAX))
@@ -215,19 +219,21 @@ def _between(given: dict[str, str], low_name: str, high_name: str) -> DiffAsk:
     if (low_name in given) == ("cursor" in given):
         raise InvalidRequest(f"give either {low_name} or cursor, and not both", {"parameter": low_name})
     if "cursor" in given and high_name in given:
-        raise _bad(high_name, "does not go with cursor, which holds it")
+        raise _bad(high_name, f"is not allowed with cursor, which has it: leave {high_name} out")
     low = when(low_name, given[low_name]) if low_name in given else None
     high = when(high_name, given.get(high_name, NOW))
     _check_order(low, high, high_name, low_name)
     events = given.get("events", SQUASH_EVENTS[0])
     if events not in SQUASH_EVENTS:
-        raise _bad("events", f"is not one of {', '.join(SQUASH_EVENTS)}, which go with squash=true")
+        raise _bad(
+            "events", f"{events[:SHOWN_MAX]!r} is not one of {', '.join(SQUASH_EVENTS)}, which go with squash=true"
+        )
     return DiffAsk(low, high, given.get("cursor"), _limit(given, LIMIT_DEFAULT, LIMIT_MAX), _format(given), events)
 
 
 def _check_order(low: When | None, high: When, high_name: str, low_name: str) -> None:
     if isinstance(low, int) and isinstance(high, int) and high < low:
-        raise _bad(high_name, f"{high} lies below {low_name} {low}")
+        raise _bad(high_name, f"{high} lies below {low_name} {low}: the range is empty")
 
 
 def when(name: str, text: str) -> When:
@@ -237,7 +243,7 @@ def when(name: str, text: str) -> When:
         return NOW
     if text.isascii() and _DIGITS.fullmatch(text):
         if int(text) > MAX_TS:
-            raise _bad(name, f"{text} does not lie from 0 to {MAX_TS}")
+            raise _bad(name, f"{text[:SHOWN_MAX]} is not a ts: one lies from 0 to {MAX_TS}")
         return int(text)
     found = _TIME.fullmatch(text) if text.isascii() else None
     try:
@@ -249,7 +255,7 @@ def when(name: str, text: str) -> When:
     except (ValueError, OverflowError):
         raise _bad(name, f"{text[:SHOWN_MAX]!r} is not {_TS_TEXT}") from None
     if not 0 <= ms <= MAX_TS >> 18:
-        raise _bad(name, f"{text} does not lie in the range of timestamps")
+        raise _bad(name, f"{text} lies outside {_FIRST_TIME} to {_LAST_TIME}, the range of timestamps")
     return from_physical_ms(ms)
 
 
@@ -257,11 +263,11 @@ def _key(given: dict[str, str], name: str) -> dict[str, Any] | None:
     if name not in given:
         return None
     if len(given[name]) > KEY_TEXT_MAX:
-        raise _bad(name, f"is longer than {KEY_TEXT_MAX} characters")
+        raise _bad(name, f"has {len(given[name])} characters, and a key has at most {KEY_TEXT_MAX}")
     try:
         key = orjson.loads(given[name])
     except orjson.JSONDecodeError as error:
-        raise _bad(name, f"is not JSON: {error}") from error
+        raise _bad(name, f'is not JSON, such as {{"id":"1"}}: {error}') from error
     scalars = isinstance(key, dict) and key and all(isinstance(one, str | int | float) for one in key.values())
     if not scalars or any(isinstance(one, bool) for one in key.values()):
         raise _bad(name, 'is not an object of strings and numbers, such as {"id":"1"}')
@@ -276,14 +282,14 @@ def _limit(given: dict[str, str], default: int, most: int) -> int:
     if not text.isascii() or not _DIGITS.fullmatch(text):
         raise _bad("limit", f"{text[:SHOWN_MAX]!r} is not a decimal number from 1 to {most}")
     if not 1 <= int(text) <= most:
-        raise _bad("limit", f"{text} does not lie from 1 to {most}")
+        raise _bad("limit", f"{text[:SHOWN_MAX]} does not lie from 1 to {most}")
     return int(text)
 
 
 def _format(given: dict[str, str]) -> str:
     found = given.get("format", FORMATS[0])
     if found not in FORMATS:
-        raise _bad("format", f"is not one of {', '.join(FORMATS)}")
+        raise _bad("format", f"{found[:SHOWN_MAX]!r} is not one of {', '.join(FORMATS)}")
     return found
 
 
@@ -304,7 +310,7 @@ def _taken(query: bytes, known: Sequence[str]) -> dict[str, str]:
         if name in given:
             raise _bad(name, "is given more than once")
         if not value:
-            raise _bad(name, "is empty")
+            raise _bad(name, "is empty: give a value, or leave it out")
         given[name] = value
     return given
 
@@ -313,7 +319,7 @@ def _text(raw: bytes) -> str:
     try:
         return unquote_to_bytes(raw.decode("ascii").replace("+", " ")).decode()
     except UnicodeDecodeError as error:
-        raise InvalidRequest("the query is not UTF-8, percent-encoded") from error
+        raise InvalidRequest("the query is not UTF-8: percent-encode the UTF-8 bytes of names and values") from error
 
 
 def _bad(name: str, why: str) -> InvalidRequest:

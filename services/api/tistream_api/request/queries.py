@@ -63,7 +63,7 @@ def check_position(start_ts: int | str | None, cursor: str | None, end_ts: int |
     if (start_ts is None) == (cursor is None):
         raise WrongQuery("give either start_ts or cursor, and not both", "start_ts")
     if isinstance(start_ts, int) and isinstance(end_ts, int) and end_ts < start_ts:
-        raise WrongQuery(f"end_ts {end_ts} lies below start_ts {start_ts}", "end_ts")
+        raise WrongQuery(f"end_ts {end_ts} lies below start_ts {start_ts}: the range is empty", "end_ts")
 
 
 def check_endless(given: Collection[str], *, follow: bool, form: str) -> None:
@@ -73,9 +73,15 @@ def check_endless(given: Collection[str], *, follow: bool, form: str) -> None:
         return
     for name in ("limit", "end_ts"):
         if name in given:
-            raise WrongQuery(f"follow=true is an endless stream: it does not go with {name}", name)
+            raise WrongQuery(
+                f"{name} is not allowed with follow=true, which is an endless stream: leave one of them out", name
+            )
     if form not in ENDLESS_FORMATS:
-        raise WrongQuery(f"format {form} is made of whole files: it does not go with follow=true", "format")
+        raise WrongQuery(
+            f"format {form} is made of whole files, and follow=true is an endless stream: use "
+            f"{' or '.join(ENDLESS_FORMATS)}",
+            "format",
+        )
 
 
 class PullQuery(QueryModel):
@@ -142,14 +148,14 @@ class PullQuery(QueryModel):
         stop after the first stream and would miss the rest."""
         if self.events is None:
             raise WrongQuery(
-                "events is wanted with format=arrow: events=rows (one table's rows, one IPC stream of one schema), "
+                "events is required with format=arrow: events=rows (one table's rows, one IPC stream of one schema), "
                 "events=ddl (DDL events, one IPC stream) or events=all (several IPC streams, one after the other)",
                 "events",
             )
         if self.events == ROWS and not self.one_table:
             raise WrongQuery(
-                "events=rows goes with format=arrow where one table is pulled: several tables have no one schema. "
-                "Pull a table, or ask for events=all or format=parquet",
+                "events=rows with format=arrow is one stream with one schema, and several tables have several: pull "
+                "one table, or ask for events=all or format=parquet",
                 "events",
             )
 
@@ -184,7 +190,7 @@ class CoverageQuery(QueryModel):
     @model_validator(mode="after")
     def _ascending(self) -> Self:
         if self.end_key and self.end_key <= self.start_key:
-            raise WrongQuery("end_key does not lie above start_key", "end_key")
+            raise WrongQuery("end_key does not lie above start_key: the range is empty", "end_key")
         return self
 
 
@@ -241,7 +247,9 @@ class AuditQuery(ForwardedQuery):
     @model_validator(mode="after")
     def _one_tenant(self) -> Self:
         if (self.cluster_id is None) != (self.tenant_id is None):
-            raise WrongQuery("cluster_id and tenant_id are given together", "tenant_id")
+            raise WrongQuery(
+                "cluster_id and tenant_id are needed together: give the other one too, or neither", "tenant_id"
+            )
         if self.cluster_id is not None and self.tenant_id is not None:
             TenantKey.parse(self.cluster_id, self.tenant_id)  # its InvalidRequest names the invalid one
         return self

@@ -71,7 +71,7 @@ def _text(raw: bytes) -> str:
     try:
         return unquote_to_bytes(raw.decode("ascii").replace("+", " ")).decode()
     except UnicodeDecodeError as error:
-        raise InvalidRequest("the query is not UTF-8, percent-encoded") from error
+        raise InvalidRequest("the query is not UTF-8: percent-encode the UTF-8 bytes of names and values") from error
 
 
 def refusal(errors: Iterable[Any]) -> InvalidRequest:

@@ -68,15 +68,15 @@ def _flag(text: object) -> bool:
 
 def _hex(text: object) -> bytes:
     if not isinstance(text, str) or not _HEX.fullmatch(text) or not text.isascii():
-        raise ValueError(f"{str(text)[:SHOWN_MAX]!r} is not hexadecimal, two digits a byte")
+        raise ValueError(f"{str(text)[:SHOWN_MAX]!r} is not hexadecimal: write two digits for each byte")
     if len(text) > 2 * KEY_MAX_BYTES:
-        raise ValueError(f"is longer than {KEY_MAX_BYTES} bytes")
+        raise ValueError(f"has {len(text) // 2} bytes, and a key has at most {KEY_MAX_BYTES}")
     return bytes.fromhex(text)
 
 
 def _not_empty(text: str | None) -> str | None:
     if not text:
-        raise ValueError("is empty")
+        raise ValueError("is empty: give a value, or leave it out")
     return text
 
 

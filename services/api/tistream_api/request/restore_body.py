@@ -51,11 +51,12 @@ def restore_ask(body: bytes) -> tuple[CreateRestore, When]:
     """Parse the body. Raises InvalidRequest, which names the member."""
     found = read(CreateRestore, body)
     if found.scope.table is not None and found.scope.database is None:
-        raise InvalidRequest("scope.table needs scope.database", {"parameter": "scope"})
+        raise InvalidRequest("scope.table needs scope.database: name the database of the table", {"parameter": "scope"})
     for name in _new_names(found):
         if fold(name) in SYSTEM_SCHEMAS:
             raise InvalidRequest(
-                f"target.rename: {name} is a database of the server itself", {"parameter": "target.rename"}
+                f"target.rename: {name} is a system schema of the server: use another name",
+                {"parameter": "target.rename"},
             )
     return found, when("ts", found.ts)
 

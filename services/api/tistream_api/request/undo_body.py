@@ -123,7 +123,9 @@ def undo_ask(body: bytes) -> UndoAsk:
         raise InvalidRequest("give either start_ts or window, and not both", {"parameter": "start_ts"})
     dialect = Dialect(found.dialect or Dialect.TIDB.value) if found.mode == "sql" else None
     if dialect is None and (found.dialect is not None or found.into_database is not None):
-        raise InvalidRequest("dialect and into_database go with mode sql", {"parameter": "mode"})
+        raise InvalidRequest(
+            "dialect and into_database need mode sql: set it, or leave them out", {"parameter": "mode"}
+        )
     return UndoAsk(
         tuple(sorted({_start_ts(one) for one in found.start_ts or ()})),
         None if found.window is None else _window(found.window),
@@ -136,14 +138,19 @@ def undo_ask(body: bytes) -> UndoAsk:
 
 def _start_ts(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > MAX_TS:
-        raise InvalidRequest(f"start_ts {text[:40]!r} is not a timestamp (TSO)", {"parameter": "start_ts"})
+        raise InvalidRequest(
+            f"start_ts {text[:40]!r} is not a ts: events and RowHistory have the start_ts of transactions",
+            {"parameter": "start_ts"},
+        )
     return int(text)
 
 
 def _window(given: _Between) -> tuple[When, When]:
     low, high = when("window.from", given.low), when("window.to", given.high or NOW)
     if isinstance(low, int) and isinstance(high, int) and high < low:
-        raise InvalidRequest(f"window.to {high} lies below window.from {low}", {"parameter": "window"})
+        raise InvalidRequest(
+            f"window.to {high} lies below window.from {low}: the range is empty", {"parameter": "window"}
+        )
     return low, high
 
 

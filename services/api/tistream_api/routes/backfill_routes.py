@@ -87,5 +87,7 @@ def build_backfill_router(
 def _id(text: str) -> str:
     name = name_of(text)
     if not _BACKFILL.fullmatch(name):
-        raise UnknownName(f"no backfill has a name that is not of the form {_BACKFILL.pattern}")
+        raise UnknownName(
+            f"there is no backfill {name[:80]!r}: an id has the form {_BACKFILL.pattern}; ListBackfills has the ids"
+        )
     return name

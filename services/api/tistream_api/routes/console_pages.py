@@ -81,7 +81,7 @@ def build_pages() -> APIRouter:
         """One file. The name is looked up among the files read at start; no path is opened."""
         found = pages.get(name_of(name) or INDEX)
         if found is None:
-            raise UnknownName("the console has no such file")
+            raise UnknownName(f"the console has no file {name[:80]!r}: begin at /console")
         headers = {**HEADERS, "ETag": found.etag}
         if request.headers.get("if-none-match") == found.etag:
             return Response(None, 304, headers)

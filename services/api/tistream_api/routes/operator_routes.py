@@ -25,7 +25,9 @@ def _safe(form: re.Pattern[str], segment: str) -> str:
     as `..`, which could lead to another path."""
     name = name_of(segment)
     if not form.fullmatch(name):
-        raise UnknownName(f"nothing has a name that is not of the form {form.pattern}")
+        raise UnknownName(
+            f"there is no {name[:80]!r}: a name or id has the form {form.pattern}; ListNodes and ListTasks have them"
+        )
     return name
 
 

@@ -100,7 +100,8 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
         """Every row event of one transaction, of all tables."""
         if not _START_TS.fullmatch(start_ts) or int(start_ts) > MAX_TS:
             raise InvalidRequest(
-                f"start_ts {start_ts[:40]!r} is not a decimal number from 0 to {MAX_TS}", {"parameter": "start_ts"}
+                f"start_ts {start_ts[:40]!r} is not a decimal number from 0 to {MAX_TS}: events have it as start_ts",
+                {"parameter": "start_ts"},
             )
         view = view_of(cluster_id, tenant_id)
         coding = coding_of(request.headers.get("accept-encoding"), "ndjson")

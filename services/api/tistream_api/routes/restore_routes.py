@@ -121,7 +121,7 @@ def build_platform_restore_router(
         names = _tables(points, view, Scope(view.tenant, ask.scope.database, ask.scope.table), at)
         urls = tenants.services("ingest")
         if not urls:
-            raise Unavailable("no ingest process runs, which would run the restore")
+            raise Unavailable("no ingest process runs, and one must run the restore: start one (docs/restore.md)")
         http.send("POST", f"{urls[0]}/v1/restores/checks", CheckTarget(target=ask.target), Accepted)
         wanted = NewRestore(restore_id=new_id(), ts=str(at), tables=names, target=ask.target, if_exists=ask.if_exists)
         path = f"{at_meta(cluster_id, tenant_id)}/restores"
@@ -166,7 +166,9 @@ def build_platform_restore_router(
 def _one(cluster_id: str, tenant_id: str, restore_id: str) -> str:
     name = name_of(restore_id)
     if not RESTORE_ID.fullmatch(name):
-        raise UnknownName(f"no restore has an id that is not of the form {RESTORE_ID.pattern}")
+        raise UnknownName(
+            f"there is no restore {name[:80]!r}: an id has the form {RESTORE_ID.pattern}; ListRestores has the ids"
+        )
     return f"{at_meta(cluster_id, tenant_id)}/restores/{name}"
 
 
@@ -176,13 +178,14 @@ def _tables(points: PointReads, view: TenantView, scope: Scope, ts: int) -> list
         versions = [table_at(view.source, scope, ts)]
     else:
         if scope.database is not None and view.source.tables(ts, scope.database) is None:
-            raise UnknownName(f"no database {scope.database} at {ts}")
+            raise UnknownName(f"there is no database {scope.database} at {ts}: ListDBs with this ts has the names")
         versions = [one for one in view.source.tables_at(ts, scope) if one.head.kind == "table"]
     if not versions:
-        raise UnknownName(f"there is no table at {ts}")
+        raise UnknownName(f"the scope has no table at {ts}: ListTables with this ts has the names")
     if len(versions) > TABLES_MAX:
         raise InvalidRequest(
-            f"scope: {len(versions)} tables, and a restore has at most {TABLES_MAX}: restore single databases",
+            f"scope: {len(versions)} tables, and a restore has at most {TABLES_MAX}: name single "
+            f"{'databases' if scope.database is None else 'tables'}",
             {"parameter": "scope"},
         )
     check_complete(view.source, points.pool_reads(view, ts), versions, ts)

@@ -70,7 +70,9 @@ def build_source_router(meta: MetaClient, statuses: Callable[[TenantKey], Sequen
         were released."""
         name = name_of(source_id)
         if not _SOURCE.fullmatch(name):
-            raise UnknownName(f"no source has a name that is not of the form {_SOURCE.pattern}")
+            raise UnknownName(
+                f"there is no source {name[:80]!r}: an id has the form {_SOURCE.pattern}; ListSources has the ids"
+            )
         answer = meta.request("DELETE", f"{at_meta(cluster_id, tenant_id)}/sources/{name}")
         return Response(answer.content, answer.status_code, media_type="application/json")
 

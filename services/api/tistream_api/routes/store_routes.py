@@ -48,7 +48,10 @@ def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[T
         key = TenantKey.parse(name_of(cluster_id), name_of(tenant_id))
         name = name_of(store_id)
         if not _STORE.fullmatch(name):
-            raise UnknownName(f"tenant {key} has no store {name[:80]!r}: a store's id is a decimal number")
+            raise UnknownName(
+                f"tenant {key} has no store {name[:80]!r}: a store's id is a decimal number; TenantPlacement has the "
+                "ids"
+            )
         store = parse_store_id(name)
         order = read(RetireOrder, body)
         through = taken_ts(store, _needs(http, route_of(key), store))
@@ -64,11 +67,17 @@ def _needs(http: HttpClient, route: TenantRoute, store_id: int) -> dict[int, Sto
     """Ask the sorters what each task of the tenant still needs from the store. Returns it by task id. Raises
     Unavailable if a sorter cannot be asked."""
     if not route.tasks:
-        raise InvalidRequest("the tenant has no task yet: its schema_snap has not been read")
+        raise InvalidRequest(
+            f"tenant {route.cluster_id}/{route.tenant_id} has no task yet, because its schema_snap has not been read: "
+            "ListTenants has the problem"
+        )
     found = {}
     for task in route.tasks:
         if task.sorter_url is None:
-            raise Unavailable(f"task {task.task_id} has no sorter now")
+            raise Unavailable(
+                f"task {task.task_id} has no sorter now: retry; if it stays, see whether sorters run (`tistream node "
+                "list`)"
+            )
         try:
             found[task.task_id] = http.get(f"{task.sorter_url}/v1/tasks/{task.task_id}/stores/{store_id}", StoreNeed)
         except FatalError as error:  # the sorter has just started, and does not hold the task yet

@@ -62,12 +62,15 @@ def build_token_router(
         if callers is None:
             # Without authentication anyone could create a token that becomes valid when authentication is switched on.
             raise AuthOff(
-                "this API server runs with TISTREAM_API__AUTH=off, and makes no tokens: switch it on, and make them "
-                "with the first token (TISTREAM_META__FIRST_TOKEN_FILE; tistream up --auth)"
+                "this API server runs with TISTREAM_API__AUTH=off, so it creates no tokens: set it to on, and create "
+                "them with the first token (TISTREAM_META__FIRST_TOKEN_FILE; tistream up --auth)"
             )
         wanted, caller = read(NewToken, body), caller_of(request)
         if not may_give(caller.grants, wanted.grants):
-            raise Forbidden("the token does not grant operate of all that the new one would be for")
+            raise Forbidden(
+                "the token does not grant operate of everything that the new one would grant: request fewer grants, "
+                "or use a token that has them"
+            )
         token_id, secret = new_secret()
         wanted_ms = None if wanted.expires_in_s is None else clock.now_ms() + 1000 * wanted.expires_in_s
         kept = StoreToken(
@@ -106,7 +109,9 @@ def build_token_router(
         """Revoke a token. It is rejected from now on; revoking it again is not an error."""
         name = name_of(token_id)
         if name not in {token.token_id for token in _own(request)}:
-            raise UnknownName("no such token that this one may revoke")
+            raise UnknownName(
+                "there is no token of this id that the caller's may revoke: ListTokens has those that it may"
+            )
         revoked = tokens.revoke(name)
         if callers is not None:
             callers.forget(name)

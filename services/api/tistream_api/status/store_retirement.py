@@ -23,7 +23,7 @@ def taken_ts(store_id: int, needs: Mapping[int, StoreNeed]) -> int:
         if at_ts < through:
             raise InvalidRequest(
                 f"store {store_id} cannot be retired: task {task_id} has its files up to {at_ts}, another one up to "
-                f"{through}; try again once it has caught up"
+                f"{through}; retry once it has caught up"
             )
     return through
 

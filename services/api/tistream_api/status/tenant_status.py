@@ -76,7 +76,10 @@ class TenantStatus:
             if clipped is None:
                 continue
             if task.sorter_url is None:
-                raise Unavailable(f"task {task.task_id} has no sorter now")
+                raise Unavailable(
+                    f"task {task.task_id} has no sorter now: retry; if it stays, see whether sorters run (`tistream "
+                    "node list`)"
+                )
             url = f"{task.sorter_url}/v1/tasks/{task.task_id}/coverage"
             query = {"start_key": clipped.start.hex(), "end_key": clipped.end.hex()}
             try:

@@ -37,7 +37,7 @@ class Lists:
         at = self._time(view, ts)
         found = view.source.tables(at, database)
         if found is None:
-            raise UnknownName(f"no database {database!r} at {at}")
+            raise UnknownName(f"there is no database {database!r} at {at}: ListDBs with this ts has the names")
         physical = {
             one.head.id: one.head.physical_ids for one in view.source.tables_at(at, Scope(view.tenant, database))
         }
@@ -63,7 +63,7 @@ class Lists:
         at = self._time(view, ts)
         version = view.source.table(at, database, table)
         if version is None:
-            raise UnknownName(f"no table {database}.{table} at {at}")
+            raise UnknownName(f"there is no table {database}.{table} at {at}: ListTables with this ts has the names")
         return TableColumns(
             ts=str(at),
             database=version.database,
@@ -99,7 +99,11 @@ class Lists:
         if ts is None:
             return resolved_ts
         if ts > max(resolved_ts, from_physical_ms(self.clock.now_ms() + 1) - 1):
-            raise InvalidRequest(f"ts {ts} lies in the future", {"parameter": "ts"})
+            raise InvalidRequest(
+                f"ts {ts} lies in the future: leave it out for the newest, {resolved_ts}", {"parameter": "ts"}
+            )
         if ts > resolved_ts and not view.wait_above(ts - 1, self.wait_ms):
-            raise Unavailable(f"the schema at {ts} is not known yet: resolved_ts is {view.resolved_ts()}")
+            raise Unavailable(
+                f"the schema at {ts} is not known yet: retry once resolved_ts, now {view.resolved_ts()}, has reached it"
+            )
         return ts

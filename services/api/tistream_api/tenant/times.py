@@ -41,9 +41,14 @@ class Times:
         if not isinstance(ts, int):
             return resolved_ts
         if ts > max(resolved_ts, from_physical_ms(self.clock.now_ms() + 1) - 1):
-            raise InvalidRequest(f"{name} {ts} lies in the future", {"parameter": name})
+            raise InvalidRequest(
+                f"{name} {ts} lies in the future: use at most the present, such as resolved_ts {resolved_ts}",
+                {"parameter": name},
+            )
         if ts > resolved_ts and not view.wait_above(ts - 1, self.wait_ms):
-            raise Unavailable(f"{name} {ts} is not resolved yet: resolved_ts is {view.resolved_ts()}")
+            raise Unavailable(
+                f"{name} {ts} is not resolved yet: retry once resolved_ts, now {view.resolved_ts()}, has reached it"
+            )
         return ts
 
     def begun(self, view: TenantView, name: str, start_ts: int) -> None:

@@ -70,7 +70,9 @@ class ChangedRows:
         unknown = [name for name in self.where if name not in known]
         if unknown and self.rows:
             raise InvalidRequest(
-                f"where: none of the changed tables has a column {unknown[0][:80]!r}", {"parameter": "where"}
+                f"where: none of the changed tables has a column {unknown[0][:80]!r}: their columns are "
+                f"{', '.join(sorted(known))[:400]}",
+                {"parameter": "where"},
             )
         self.changes = [one for one in self.changes if (one.table_id, one.row) in self._chosen]
         self.rows = {place: row for place, row in self.rows.items() if place in self._chosen}

@@ -77,7 +77,9 @@ class _Undo:
         for name in self.ask.names:
             scope = Scope(self.view.tenant, name.database, name.table)
             if not self.view.source.bears(scope, low, high):
-                raise UnknownName(f"tables: nothing has had the name {name} between {low} and {high}")
+                raise UnknownName(
+                    f"tables: there is no {name} between {low} and {high}; ListDBs and ListTables have the names"
+                )
             yield scope
 
     def _in_window(self, scopes: Sequence[Scope]) -> Iterator[Events]:
@@ -85,7 +87,9 @@ class _Undo:
         low, high = (self.points.times.readable(self.view, f"window.{name}", ts)
                      for name, ts in zip(("from", "to"), self.ask.window, strict=True))  # fmt: skip
         if high < low:
-            raise InvalidRequest(f"window.to {high} lies below window.from {low}", {"parameter": "window"})
+            raise InvalidRequest(
+                f"window.to {high} lies below window.from {low}: the range is empty", {"parameter": "window"}
+            )
         for scope in scopes:
             alive = self.admitted.asking.alive
             scan = Scan(self.view.source, scope, Position(low), high, self.points.budget, alive=alive)

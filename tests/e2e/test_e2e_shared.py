@@ -127,7 +127,7 @@ def test_an_operator_sees_who_does_what_and_changes_it(up: Services, recorded: g
         ("task", "split", one, "--key", "xyz"): "hex",
         ("task", "split", next_one, "--key", "00"): "does not cut",
         ("task", "merge", one, third): "no neighbours",
-        ("task", "move", one, "api-1"): "no sorter that is alive",
+        ("task", "move", one, "api-1"): "not a sorter that is alive",
         ("node", "drain", "nobody"): "no node nobody",
         ("node", "drain", "api-1"): "api-1 is of role api: only",
     }

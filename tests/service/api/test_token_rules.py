@@ -58,7 +58,7 @@ def test_no_token_is_made_while_auth_is_off(platform: Platform, monkeypatch: pyt
         assert (answer.status_code, answer.json()["type"]) == (409, "tistream:auth-off")
         for name in [name for name in os.environ if name.startswith("TISTREAM_TOKEN")]:
             monkeypatch.delenv(name)
-        with pytest.raises(CliError, match=r"TISTREAM_API__AUTH=off.*switch it on.*first token"):
+        with pytest.raises(CliError, match=r"TISTREAM_API__AUTH=off.*set it to on.*first token"):
             create_token(ApiClient(api.url), ["read:7/acme"], "", None, None)
     finally:
         api.stop()

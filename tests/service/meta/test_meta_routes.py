@@ -394,7 +394,7 @@ def test_usage_is_told_and_asked_for(meta: Meta) -> None:
     for wrong, why in (
         ({"from": "x"}, "from"),
         ({"to": "-1"}, "to"),
-        ({"from": "5", "to": "4"}, "from (5) lies above to (4)"),
+        ({"from": "5", "to": "4"}, "from 5 lies above to 4: the range is empty"),
         ({"from": "0"}, "more than 100 days"),
     ):
         refused = meta.http.get(USAGE, params=wrong)

@@ -158,7 +158,7 @@ def test_what_cannot_be_moved_is_told(tmp_path: Path) -> None:
         (task,) = world.client.tasks().tasks
         with pytest.raises(UnknownName, match="no task 99"):
             world.client.move(99, "sorter-1")
-        with pytest.raises(InvalidRequest, match="nobody is no sorter that is alive"):
+        with pytest.raises(InvalidRequest, match="nobody is not a sorter that is alive"):
             world.client.move(task.task_id, "nobody")
         with pytest.raises(InvalidRequest, match="is with sorter-1 already"):
             world.client.move(task.task_id, "sorter-1")

@@ -89,7 +89,7 @@ def test_a_key_is_kept_through_all_that_happens_to_a_tenant_and_changes_as_it_is
     assert created.kms_key_id == "k1"
     assert repository.create_tenant(ACME) == (created, None)
     for other in (Encryption("k2"), Encryption(None)):
-        with pytest.raises(AlreadyDiffers, match="is there with key k1"):
+        with pytest.raises(AlreadyDiffers, match="exists with key k1"):
             repository.create_tenant(ACME, encryption=other)
     for made in (repository.set_problem(ACME, "why"), repository.activate(ACME, 5, [KeySpan(b"", b"")])):
         assert [tenant.kms_key_id for tenant in made.tenants] == ["k1"]

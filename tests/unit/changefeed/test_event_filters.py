@@ -171,7 +171,7 @@ def test_kinds_of_ddl_are_ignored(names: list[str], event: DdlEvent, ignored: bo
 
 
 def test_an_unknown_kind_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(InvalidRequest, match=r"'alter tables' is no kind of event: use .*truncate table"):
+    with pytest.raises(InvalidRequest, match=r"'alter tables' is not a kind of event: use .*truncate table"):
         parse_kinds(["insert", "alter tables"])
 
 

@@ -98,7 +98,10 @@ def test_a_plan_names_tables_that_share_a_topic() -> None:
             "[[filter.event-filters]]\nmatcher = ['shop.*']\nignore-insert-value-expr = 'a = 1'",
             "'users' has no column 'a'",
         ),
-        ("[[filter.event-filters]]\nmatcher = ['shop.orders']\nignore-insert-value-expr = \"a = 'x'\"", "is no number"),
+        (
+            "[[filter.event-filters]]\nmatcher = ['shop.orders']\nignore-insert-value-expr = \"a = 'x'\"",
+            "is not a number",
+        ),
         ("[[filter.event-filters]]\nmatcher = ['shop.users']\nignore-update-only-columns = ['x']", "has no column 'x'"),
         ("[sink]\ndispatchers = [{matcher = ['*.*'], partition = 'index-value', index = 'i'}]", "no unique index 'i'"),
         ("[sink]\ndispatchers = [{matcher = ['*.*'], partition = 'columns', columns = ['note']}]", "no column 'note'"),

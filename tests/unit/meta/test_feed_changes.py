@@ -94,7 +94,7 @@ def feeds(tmp_path: Path) -> Feeds:
 def test_a_feed_that_runs_is_not_changed(feeds: Feeds) -> None:
     with pytest.raises(AlreadyDiffers, match="pause it, update it"):
         feeds.change(end_ts=500)
-    with pytest.raises(AlreadyDiffers, match="pause it before its checkpoint is moved"):
+    with pytest.raises(AlreadyDiffers, match="pause it, and then move its checkpoint"):
         feeds.book.resume(ACME, "a", 90)
     assert feeds.book.one(ACME, "a")[0].revision == 0
 
@@ -129,7 +129,7 @@ def test_a_change_goes_to_the_next_holder_and_the_ts_is_told_once(feeds: Feeds) 
 def test_two_callers_do_not_overwrite_each_other(feeds: Feeds) -> None:
     feeds.book.pause(ACME, "a")
     feeds.change(sink={"protocol": "canal-json"})
-    with pytest.raises(AlreadyDiffers, match="was changed meanwhile"):
+    with pytest.raises(AlreadyDiffers, match="was changed by another request"):
         feeds.change(end_ts=500)
     feeds.change(revision=1, end_ts=500)
     assert feeds.book.one(ACME, "a")[0].revision == 2

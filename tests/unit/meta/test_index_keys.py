@@ -35,10 +35,10 @@ def test_it_is_not_changed_by_registering_again(world: World) -> None:
     create = world.server.tenant_rules.create
     create(KEPT, index_keys=True)
     assert create(KEPT).index_keys is True, "nothing said: as it is"
-    with pytest.raises(AlreadyDiffers, match="tenant 7/kept is there with index keys kept"):
+    with pytest.raises(AlreadyDiffers, match="tenant 7/kept exists with index keys kept"):
         create(KEPT, index_keys=False)
     create(AS_SORTERS)
-    with pytest.raises(AlreadyDiffers, match="tenant 7/as-sorters is there with index keys as the sorters have it"):
+    with pytest.raises(AlreadyDiffers, match="tenant 7/as-sorters exists with index keys as the sorters have it"):
         create(AS_SORTERS, index_keys=True)
 
 
@@ -48,9 +48,9 @@ def test_the_kind_of_a_tenant_is_routed_and_never_changes(world: World) -> None:
     assert create(raw, kind=TenantKind.RAW).kind is TenantKind.RAW
     assert create(tidb).kind is TenantKind.TIDB
     assert create(raw).kind is TenantKind.RAW, "nothing said: as it is"
-    with pytest.raises(AlreadyDiffers, match="tenant 7/raw is there with the kind raw"):
+    with pytest.raises(AlreadyDiffers, match="tenant 7/raw exists with the kind raw"):
         create(raw, kind=TenantKind.TIDB)
-    with pytest.raises(AlreadyDiffers, match="tenant 7/tidb is there with the kind tidb"):
+    with pytest.raises(AlreadyDiffers, match="tenant 7/tidb exists with the kind tidb"):
         create(tidb, kind=TenantKind.RAW)
     world.begin("meta-1")
     for key, kind in ((raw, TenantKind.RAW), (tidb, TenantKind.TIDB)):

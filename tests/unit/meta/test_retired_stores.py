@@ -82,5 +82,5 @@ def test_it_goes_on_after_the_owners_death_and_the_same_again_is_no_error(world:
     world.begin("meta-1")
     world.erase()
     assert (files(world), stores(world)) == ([], ([], []))
-    with pytest.raises(UnknownName, match="tenant 7/acme has no store 3; there are: none"):
+    with pytest.raises(UnknownName, match="tenant 7/acme has no store 3: it has none"):
         world.server.store_rules.retire(ACME, 3, 17, discard=False)

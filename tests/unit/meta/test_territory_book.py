@@ -177,7 +177,7 @@ def test_adding_and_removing_are_recorded_once(world: World, agents: Agents) -> 
         ("RemoveTerritory", UPSTREAM, None),
     ]
     gone = world.client.delete(f"{PATH}/1")
-    assert (gone.status_code, "there are: none" in gone.text) == (404, True)
+    assert (gone.status_code, "it has none" in gone.text) == (404, True)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_a_territory_is_added_once_and_shares_no_key() -> None:
     with pytest.raises(AlreadyDiffers, match=r"territory 1 .* has keys of territory 2"):
         check_new([one], replace(one, store_id=2, span=WHOLE))
     assert check_new([one], replace(one, store_id=2, span=KeySpan(b"t", b"")))
-    with pytest.raises(LimitReached, match=f"at most {TERRITORIES_MAX}"):
+    with pytest.raises(LimitReached, match=f"{TERRITORIES_MAX} is the maximum"):
         check_new(
             [replace(one, store_id=number, span=KeySpan(b"a", b"b")) for number in range(TERRITORIES_MAX)],
             replace(one, store_id=999, span=KeySpan(b"t", b"")),

@@ -20,7 +20,10 @@ FOLLOW_WAIT_MS = 10_000
 HEARD_WAITS, HEARD_WAIT_S = 20, 0.1
 _SCHEME = "bearer "
 # It has no reason, because a caller without a valid token must not learn which tokens exist.
-INVALID = "the token is not valid: it is unknown, expired or revoked; create another one with `tistream token create`"
+INVALID = (
+    "the token is not valid: it is malformed, unknown, expired or revoked; use another one (the log of the API server "
+    "says why a JSON Web Token was rejected)"
+)
 
 log = logging.getLogger(__name__)
 

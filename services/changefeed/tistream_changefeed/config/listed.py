@@ -20,7 +20,10 @@ def dispatchers(value: Any) -> tuple[DispatcherConfig, ...]:
         known = {"matcher", "topic", "partition", "dispatcher", "index", "columns", "target-schema", "target-table"}
         _refuse_unknown(where, entry, known)
         if entry.get("target-schema") or entry.get("target-table"):
-            raise refused(f"{where}: target-schema and target-table are not supported: tables keep their names")
+            raise refused(
+                f"{where}: target-schema and target-table are not supported, because tables keep their names: remove "
+                "them"
+            )
         if entry.get("partition") and entry.get("dispatcher"):
             raise refused(f"{where}: partition and dispatcher are one setting: remove dispatcher, its old name")
         out.append(
@@ -89,14 +92,16 @@ def table_errors(value: Any) -> tuple[TableErrorConfig, ...]:
 def texts(where: str, value: Any) -> tuple[str, ...]:
     """Check that a value is a list of texts, and return it as a tuple. Raises InvalidRequest, which names the key
     `where`."""
+    if value is None:
+        raise refused(f"{where} is missing: give a list of texts, for example ['shop.*']")
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise refused(f"{where} is a list of texts, for example ['shop.*']")
+        raise refused(f"{where} = {shown(value)} is not a list of texts: write, for example, ['shop.*']")
     return tuple(value)
 
 
 def _entries(where: str, value: Any) -> Iterable[tuple[int, Mapping[str, Any]]]:
     if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
-        raise refused(f"{where} is a list of tables")
+        raise refused(f"{where} = {shown(value)} is not a list of tables: write [[{where}]] before each entry")
     if len(value) > ENTRIES_MAX:
         raise refused(f"{where} has {len(value)} entries: at most {ENTRIES_MAX} are accepted")
     for number, entry in enumerate(value, 1):
@@ -111,14 +116,19 @@ def _refuse_unknown(where: str, entry: Mapping[str, Any], known: set[str]) -> No
 
 def _text(where: str, value: Any) -> str:
     if value is not None and not isinstance(value, str):
-        raise refused(f"{where} is a text")
+        raise refused(f"{where} = {shown(value)} is not a text: put it in quotes")
     return value or ""
 
 
 def _one_of(where: str, value: Any, choices: Sequence[str]) -> str:
     if value not in choices:
-        raise refused(f"{where} is one of {', '.join(choices)}")
+        raise refused(f"{where} = {shown(value)} is not one of {', '.join(choices)}")
     return str(value)
+
+
+def shown(value: object) -> str:
+    """A value of a configuration as it stands in an error, 40 characters at most."""
+    return repr(value)[:40]
 
 
 def refused(reason: str) -> InvalidRequest:

@@ -47,7 +47,7 @@ def read_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise refused(f"the file is no TOML: {error}") from None
+        raise refused(f"the text is not TOML: {error}") from None
 
 
 def parse_feed(sink_uri: str, document: Mapping[str, Any], prefix: str = "") -> ParsedFeed:
@@ -168,7 +168,7 @@ class _Fields:
         name = str(protocol.get("protocol", "open-protocol")).lower()
         if name == "csv":
             raise refused(
-                "protocol csv is for object storage: TiCDC has none into Kafka; use open-protocol or canal-json"
+                "protocol csv is for object storage, and TiCDC has none into Kafka: use open-protocol or canal-json"
             )
         protocol["protocol"] = _PROTOCOLS.get(name, name)
         protocol["output_old_value"] = self._old_values.get(protocol["protocol"], True)
@@ -210,27 +210,27 @@ def _converted(key: str, used: Key, value: Any) -> Any:
             return _number(key, value, used.low, used.high)
         case "numbers":
             if not isinstance(value, list):
-                raise refused(f"{key} is a list of numbers")
+                raise refused(f"{key} = {listed.shown(value)} is not a list of numbers: write, for example, [1, 2]")
             return tuple(_number(key, one, used.low, used.high) for one in value)
         case "texts":
             return listed.texts(key, value)
     if not isinstance(value, str):
-        raise refused(f"{key} is a text")
+        raise refused(f"{key} is not a text: put it in quotes")
     return value
 
 
 def _flag(key: str, value: Any) -> bool:
     text = str(value).lower()
     if text not in ("true", "false"):
-        raise refused(f"{key} is true or false")
+        raise refused(f"{key} = {listed.shown(value)} is neither true nor false")
     return text == "true"
 
 
 def _number(key: str, value: Any, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)) or not _INTEGER.fullmatch(str(value)):
-        raise refused(f"{key} is a whole number")
+        raise refused(f"{key} = {listed.shown(value)} is not a whole number from {low} to {high}")
     if not low <= int(value) <= high:
-        raise refused(f"{key} lies between {low} and {high}")
+        raise refused(f"{key} = {listed.shown(value)} does not lie from {low} to {high}")
     return int(value)
 
 
@@ -244,18 +244,30 @@ def _check(config: FeedConfig) -> None:
     """Check that the settings do not contradict each other. Raises InvalidRequest."""
     kafka, protocol = config.kafka, config.protocol
     if kafka.required_acks != -1 and config.delivery == "exactly-once":
-        raise refused("required-acks must be -1 (all) with delivery = 'exactly-once'")
+        raise refused(
+            "required-acks must be -1 (all) with delivery = 'exactly-once': remove it, or set delivery = "
+            "'at-least-once'"
+        )
     if (kafka.sasl_user is None) != (kafka.sasl_password is None):
-        raise refused("sasl-user and sasl-password belong together")
+        raise refused("sasl-user and sasl-password are needed together: give both, or neither")
     if (kafka.cert is None) != (kafka.key is None):
-        raise refused("cert and key belong together")
+        raise refused("cert and key are needed together: give both, or neither")
     if protocol.protocol == "avro":
         if protocol.schema_registry is None:
-            raise refused("avro needs sink.schema-registry, the address of a schema registry")
+            raise refused(
+                "protocol avro needs sink.schema-registry: set the address of a schema registry, or use another "
+                "protocol"
+            )
         if config.filter.force_replicate:
-            raise refused("avro does not go with force-replicate: its messages need a key")
+            raise refused(
+                "protocol avro needs a key in each message, and force-replicate sends tables without one: set it to "
+                "false"
+            )
     if protocol.protocol == "simple" and max(config.shards, config.shards_max) > 1:
-        raise refused("the simple protocol has one shard, because its schemas stand before the rows of a partition")
+        raise refused(
+            "protocol simple has one shard, because its schemas stand before the rows of a partition: set "
+            "tistream.shards = 1 and no higher shards-max"
+        )
     if config.admin_events and protocol.protocol != "open-protocol":
         raise refused(f"admin-events is not supported with {protocol.protocol}: only open-protocol has such messages")
     _check_large(config)
@@ -266,12 +278,14 @@ def _check_large(config: FeedConfig) -> None:
     if large.option == large.compression == "none":
         return
     if protocol.protocol not in ("open-protocol", "simple", "canal-json"):
-        raise refused(f"large-message-handle is not supported with {protocol.protocol}")
+        raise refused(
+            f"large-message-handle is not supported with {protocol.protocol}: remove it, or use another protocol"
+        )
     if large.option == "none":
         return
     if protocol.protocol == "canal-json" and not protocol.enable_tidb_extension:
-        raise refused("large-message-handle needs enable-tidb-extension with canal-json")
+        raise refused("large-message-handle needs enable-tidb-extension = true with canal-json: set it")
     if large.option == "claim-check" and large.claim_check_storage_uri is None:
-        raise refused("claim-check needs claim-check-storage-uri, where large messages are put")
+        raise refused("claim-check needs claim-check-storage-uri, the place of large messages: set it")
     if large.claim_check_raw_value and protocol.protocol == "open-protocol":
-        raise refused("claim-check-raw-value is not supported with open-protocol")
+        raise refused("claim-check-raw-value is not supported with open-protocol: remove it")

@@ -78,7 +78,9 @@ def _partitions(config: FeedConfig, topic: str, existing: Mapping[str, int] | No
     wanted, there = config.kafka.partition_num, None if existing is None else existing.get(topic)
     if there is None:
         if existing is not None and not config.kafka.auto_create_topic:
-            raise refused(f"topic {topic!r} does not exist, and auto-create-topic is false: create the topic")
+            raise refused(
+                f"topic {topic!r} does not exist, and auto-create-topic is false: create the topic, or set it to true"
+            )
         return wanted or PARTITIONS_DEFAULT
     if wanted is not None and wanted > there:
         raise refused(

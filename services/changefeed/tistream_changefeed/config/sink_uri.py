@@ -49,25 +49,27 @@ def parse_uri(uri: str, prefix: str = "") -> SinkUri:
     InvalidRequest, which names the part, never a secret."""
     scheme, found, rest = uri.partition("://")
     if not found or scheme.lower() not in _SCHEMES:
-        raise refused("a sink is kafka://HOST:PORT,…/TOPIC?protocol=…; other sinks are not supported")
+        raise refused("it is not kafka://HOST:PORT,…/TOPIC?protocol=…, and other sinks are not supported")
     try:
         parts = urlsplit(f"kafka://{rest}")
         options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
-        raise refused("it is no URI: an option is NAME=VALUE, and the brackets of an IPv6 address are closed") from None
+        raise refused(
+            "it is not a URI: write each option as NAME=VALUE, and close the brackets of an IPv6 address"
+        ) from None
     user, at, hosts = parts.netloc.rpartition("@")
     brokers = tuple(one for one in hosts.split(",") if one)
     if not brokers or not all(_BROKER.fullmatch(one) for one in brokers):
-        raise refused("it names no brokers of the form HOST:PORT, separated by commas")
+        raise refused("it names no brokers: write HOST:PORT, separated by commas")
     topic = unquote(parts.path.removeprefix("/"))
     if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
-        raise refused("the path is not a topic's name: 1 to 237 letters, digits, `.`, `_` and `-`")
+        raise refused("the path is not a topic's name: use 1 to 237 letters, digits, `.`, `_` and `-`")
     if parts.fragment:
         raise refused("it has a fragment: write `#` as %23")
     names = [name for name, _ in options]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise refused(f"option {twice[:80]!r} is there twice")
+        raise refused(f"option {twice[:80]!r} is there twice: give it once")
     if at:
         name, _, password = user.partition(":")
         options = [("sasl-user", unquote(name)), ("sasl-password", unquote(password)), *options]

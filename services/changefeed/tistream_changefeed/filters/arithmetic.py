@@ -88,7 +88,7 @@ def _integers(sign: str, left: Operand, right: Operand) -> Operand:
             found = _divided(sign, *(_spread(values, rows) for values in pair))
             constant = one.constant and other.constant
             return Operand(Sort.EXACT, found[0] if constant else found, name)
-    raise InvalidRequest(f"{name}: {sign} needs two integers, both signed or both unsigned")
+    raise InvalidRequest(f"{name}: {sign} needs two integers, both signed or both unsigned: compare such columns only")
 
 
 def _as_integers(operand: Operand, kind: Any) -> Any:

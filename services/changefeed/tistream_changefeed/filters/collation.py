@@ -36,7 +36,9 @@ def folded(texts: Any, collation: str) -> Any:
     if collation in _BIN or collation in _UNORDERED_BIN:
         return texts
     if collation not in _GENERAL and collation not in _UCA:
-        raise InvalidRequest(f"texts of collation {collation} cannot be compared by a filter")
+        raise InvalidRequest(
+            f"texts of collation {collation} cannot be compared by a filter: use IS NULL, or leave the column out"
+        )
     if pc.all(pc.string_is_ascii(_array(texts))).as_py() is not False:
         return pc.ascii_upper(texts)
     plain = pc.replace_substring_regex(pc.utf8_normalize(texts, "NFD"), r"\p{Mn}", "")

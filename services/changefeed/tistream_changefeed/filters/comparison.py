@@ -60,7 +60,7 @@ def truth(operand: Operand) -> Any:
             return operand.values
         case Sort.EXACT | Sort.DOUBLE:
             return pc.not_equal(operand.values, pa.scalar(0).cast(operand.values.type))
-    raise InvalidRequest(f"{operand.name} is no condition: compare it with something")
+    raise InvalidRequest(f"{operand.name} is not a condition: compare it with a value, such as `id > 5`")
 
 
 def like(operand: Operand, pattern: str, escape: str) -> Operand:
@@ -68,7 +68,7 @@ def like(operand: Operand, pattern: str, escape: str) -> Operand:
     if operand.sort is Sort.NULL:
         return NULL
     if operand.sort not in (Sort.TEXT, Sort.ENUM):
-        raise InvalidRequest(f"{operand.name} is no text: LIKE needs one")
+        raise InvalidRequest(f"{operand.name} is not a text, and LIKE needs one: use = or <")
     if len(pattern) > LIKE_CHARS_MAX:
         raise InvalidRequest(f"a LIKE pattern has {len(pattern)} characters: at most {LIKE_CHARS_MAX} are accepted")
     collation = operand.collation or "utf8mb4_bin"
@@ -102,7 +102,7 @@ def numeric(operand: Operand) -> Operand:
         if exact is not None:
             return Operand(Sort.EXACT, exact, operand.name)
     if operand.sort not in _NUMBERS:
-        raise InvalidRequest(f"{operand.name} is no number: compare it with a text or a column of its own type")
+        raise InvalidRequest(f"{operand.name} is not a number: compare it with a text or a column of its own type")
     return operand
 
 
@@ -167,7 +167,10 @@ def _converted(left: Operand, right: Operand, sort: Sort, convert: Callable[[str
             return operand.values
         if operand.sort is Sort.TEXT and operand.constant:
             return convert(operand.values.as_py())
-        raise InvalidRequest(f"{operand.name} cannot be compared with {other.name}: their types differ")
+        raise InvalidRequest(
+            f"{operand.name} cannot be compared with {other.name}, because their types differ: compare it with its "
+            "own type"
+        )
 
     return one(left, right), one(right, left)
 
@@ -175,7 +178,7 @@ def _converted(left: Operand, right: Operand, sort: Sort, convert: Callable[[str
 def _bytes(operand: Operand) -> Any:
     if operand.sort in (Sort.BINARY, Sort.TEXT, Sort.ENUM):
         return operand.values.cast(pa.large_binary())
-    raise InvalidRequest(f"{operand.name} cannot be compared with bytes")
+    raise InvalidRequest(f"{operand.name} cannot be compared with bytes: compare it with a quoted text")
 
 
 def _texts(left: Operand, right: Operand, *, ordered: bool) -> tuple[Any, Any]:
@@ -183,7 +186,7 @@ def _texts(left: Operand, right: Operand, *, ordered: bool) -> tuple[Any, Any]:
     if len(collations) > 1:
         raise InvalidRequest(
             f"{left.name} and {right.name} have different collations, {' and '.join(sorted(map(str, collations)))}:"
-            " they cannot be compared"
+            " compare each with a text"
         )
     collation = next(iter(collations), None) or "utf8mb4_bin"
     return comparable(left.values, collation, ordered=ordered), comparable(right.values, collation, ordered=ordered)

@@ -51,7 +51,10 @@ class EventFilter:
         known = {fold(column.name) for column in table.columns if column.public}
         missing = [name for name in self.only_columns if fold(name) not in known]
         if missing:
-            raise InvalidRequest(f"ignore-update-only-columns: table {table.name!r} has no column {missing[0]!r}")
+            raise InvalidRequest(
+                f"ignore-update-only-columns: table {table.name!r} has no column {missing[0]!r}: name columns that "
+                "it has"
+            )
 
     def rows(self, batch: RowBatch) -> tuple[Bools, Bools]:
         """Apply the filter to the changes of a table that it matches. Returns two masks. The first says whether a

@@ -76,7 +76,7 @@ def parse_kinds(names: Iterable[str]) -> frozenset[str]:
     found = [" ".join(name.lower().split()) for name in names]
     unknown = [name for name in found if name not in _KNOWN]
     if unknown:
-        raise InvalidRequest(f"ignore-event {unknown[0]!r} is no kind of event: use {', '.join(sorted(_KNOWN))}")
+        raise InvalidRequest(f"ignore-event {unknown[0]!r} is not a kind of event: use {', '.join(sorted(_KNOWN))}")
     return frozenset(found)
 
 

@@ -99,7 +99,7 @@ class Expression:
             if not column.visible:
                 raise InvalidRequest(
                     f"expression {self.text!r}: column {node.name!r} of table {table.name!r} is virtual, so its values"
-                    " are not in the changes"
+                    " are not in the changes: use the columns that it is made of"
                 )
             out[fold(node.name)] = column
         return tuple(out.values())
@@ -134,12 +134,16 @@ def _shown(error: SqlglotError) -> str:
 def _check(node: exp.Expr, depth: int) -> None:
     """Check that every node of the syntax tree is supported. Raises InvalidRequest for the first one that is not."""
     if depth > DEPTH_MAX:
-        raise InvalidRequest(f"it is nested more than {DEPTH_MAX} levels deep")
+        raise InvalidRequest(
+            f"it is nested more than {DEPTH_MAX} levels deep, which is the maximum: cut it into several rules"
+        )
     if node.comments:
         raise InvalidRequest("comments are not supported: remove them")
     kind = type(node)
     if kind not in _EVALUATE:
-        raise InvalidRequest(f"{_named(node)} is not supported")
+        raise InvalidRequest(
+            f"{_named(node)} is not supported: use comparisons, AND, OR, NOT, IN, LIKE, BETWEEN and IS NULL"
+        )
     allowed = {"this", "expression"} | _MEMBERS.get(kind, frozenset())
     extra = next((name for name, value in node.args.items() if name not in allowed and value), None)
     if extra is not None:

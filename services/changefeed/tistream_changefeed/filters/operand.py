@@ -85,7 +85,9 @@ def of_number(text: str) -> Operand:
     try:
         return Operand(Sort.DOUBLE, pa.scalar(float(text), pa.float64()), text)
     except ValueError:
-        raise InvalidRequest(f"{text!r} is no number") from None
+        raise InvalidRequest(
+            f"{text!r} is not a number, which the other side is: write one, such as 7 or 1.5"
+        ) from None
 
 
 def exact_number(text: str) -> Any:
@@ -105,7 +107,7 @@ def moment(text: str) -> Any:
     Raises InvalidRequest."""
     found = _MOMENT.fullmatch(text.strip())
     if found is None:
-        raise InvalidRequest(f"{text!r} is no date: write '2006-01-02' or '2006-01-02 15:04:05'")
+        raise InvalidRequest(f"{text!r} is not a date: write '2006-01-02' or '2006-01-02 15:04:05'")
     day, time, fraction = found.groups()
     return pa.scalar(f"{day} {time or '00:00:00'}.{(fraction or '').ljust(6, '0')}", pa.large_string())
 
@@ -114,7 +116,7 @@ def span(text: str) -> Any:
     """Parse a constant that is compared with a TIME. Returns int64 microseconds. Raises InvalidRequest."""
     found = _SPAN.fullmatch(text.strip())
     if found is None:
-        raise InvalidRequest(f"{text!r} is no time: write '15:04:05' or '-15:04:05.25'")
+        raise InvalidRequest(f"{text!r} is not a time: write '15:04:05' or '-15:04:05.25'")
     sign, hours, minutes, seconds, fraction = found.groups()
     total = (int(hours) * 3_600 + int(minutes) * 60 + int(seconds)) * 1_000_000 + int((fraction or "").ljust(6, "0"))
     return pa.scalar(-total if sign else total, pa.int64())

@@ -86,9 +86,14 @@ class BackfillBook:
             if (row.source, row.asked) == texts:
                 return str(row.backfill_id)
         if len(running) >= RUNNING_MAX:
-            raise LimitReached(f"tenant {key} has {RUNNING_MAX} backfills that run: cancel one, or wait")
+            raise LimitReached(
+                f"tenant {key} has {RUNNING_MAX} backfills that run, which is the maximum: cancel one, or wait"
+            )
         if len(known) >= KEPT_MAX:
-            raise LimitReached(f"tenant {key} has had {KEPT_MAX} backfills, which is the limit")
+            raise LimitReached(
+                f"tenant {key} has had {KEPT_MAX} backfills, which is the maximum for the life of a tenant: create "
+                "another tenant"
+            )
         backfill_id = f"b{len(known) + 1}"
         values = {
             "cluster_id": key.cluster_id,
@@ -116,7 +121,9 @@ class BackfillBook:
             tenant = tenant_rows.one(connection, key)
             known = self._one(connection, key, backfill_id)
             if known.state not in (RUNNING, state):
-                raise AlreadyDiffers(f"backfill {backfill_id} of tenant {key} is {known.state} already")
+                raise AlreadyDiffers(
+                    f"backfill {backfill_id} of tenant {key} is {known.state} already: there is nothing to cancel"
+                )
             if known.state == RUNNING:
                 at = and_(_of(key), _BACKFILLS.c.backfill_id == backfill_id)
                 ended = update(_BACKFILLS).where(at).values(state=state, reason=reason, ended_ms=self._now_ms)
@@ -134,7 +141,9 @@ class BackfillBook:
         found = connection.execute(select(_BACKFILLS).where(at)).one_or_none()
         if found is None:
             count = connection.execute(select(func.count()).select_from(_BACKFILLS).where(_of(key))).scalar_one()
-            raise UnknownName(f"tenant {key} has no backfill {backfill_id[:80]!r}; it has had {count}")
+            raise UnknownName(
+                f"tenant {key} has no backfill {backfill_id[:80]!r}; it has had {count} (`tistream backfill list`)"
+            )
         return found
 
 

@@ -54,9 +54,11 @@ def checked_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # the error's own text may quote parts of the URL
-        raise ValueError("this is no URL of a database: sqlite:///path or mysql+pymysql://user@host/db") from None
+        raise ValueError(
+            "it is not the URL of a database: write sqlite:///path or mysql+pymysql://user@host/db"
+        ) from None
     if parsed.drivername not in ("sqlite", "mysql+pymysql"):
-        raise ValueError(f"database {parsed.drivername!r}: sqlite and mysql+pymysql are known")
+        raise ValueError(f"database {parsed.drivername!r} is not supported: use sqlite or mysql+pymysql")
     _check_options(parsed)
     return parsed
 
@@ -68,12 +70,12 @@ def _check_options(url: URL) -> None:
         after = f"known are {', '.join(known)}" if known else "it takes no options"
         raise ValueError(f"option {unknown[0]!r} of a {url.get_backend_name()} URL is not known; {after}")
     if twice := sorted(name for name, value in url.query.items() if not isinstance(value, str)):
-        raise ValueError(f"option {twice[0]!r} is there twice")
+        raise ValueError(f"option {twice[0]!r} is there twice: give it once")
     if "ssl_check_hostname" in url.query:
         try:
             util.asbool(url.query["ssl_check_hostname"])
         except ValueError:
-            raise ValueError("option 'ssl_check_hostname' is true or false") from None
+            raise ValueError("option 'ssl_check_hostname' is neither true nor false") from None
 
 
 def open_engine(url: str, limits: ConnectionLimits = DEFAULT_LIMITS) -> Engine:

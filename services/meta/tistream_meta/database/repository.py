@@ -338,7 +338,7 @@ class Repository:
         def body(connection: Connection) -> Change:
             found = connection.execute(select(nodes).where(nodes.c.node_id == node_id)).one_or_none()
             if found is None:
-                raise UnknownName(f"no node {node_id}")
+                raise UnknownName(f"there is no node {node_id}: `tistream node list` has the names")
             connection.execute(update(nodes).where(nodes.c.node_id == node_id).values(draining=int(draining)))
             known = _node(found)
             node = replace(known, draining=draining)

@@ -113,7 +113,10 @@ def _add(
             continue
         if (one.kind, one.url, (one.snapshot_kind, one.snapshot_url)) == (kind, url, snapshot):
             return one, False
-        raise AlreadyDiffers(f"tenant {key} has the source {one.source_id} ({one.kind} {one.url}): remove it first")
+        raise AlreadyDiffers(
+            f"tenant {key} has the source {one.source_id} ({one.kind} {one.url}), and may have one: remove it first "
+            "(`tistream source remove`)"
+        )
     source = Source(key, f"log-{len(known) + 1}", kind, url, *snapshot, upstream_id)
     connection.execute(
         insert(_SOURCES).values(
@@ -136,7 +139,7 @@ def _remove(connection: Connection, key: TenantKey, source_id: str, now_ms: Colu
     there = {one.source_id: one for one in _of_tenant(connection, key) if not one.removed}
     if source_id not in there:
         names = ", ".join(sorted(there)) or "none"
-        raise UnknownName(f"tenant {key} has no source {source_id[:80]!r}; there are: {names}")
+        raise UnknownName(f"tenant {key} has no source {source_id[:80]!r}: it has {names}")
     connection.execute(update(_SOURCES).where(_of(key), _SOURCES.c.source_id == source_id).values(removed_ms=now_ms))
     return there[source_id]
 

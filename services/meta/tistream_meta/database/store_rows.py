@@ -32,7 +32,7 @@ def retire(connection: Connection, tenant: TenantKey, store_id: int, through_ts:
             .order_by(stores.c.store_id)
         ).scalars()
         there = ", ".join(map(str, names)) or "none"
-        raise UnknownName(f"tenant {tenant} has no store {store_id}; there are: {there}")
+        raise UnknownName(f"tenant {tenant} has no store {store_id}: it has {there}")
     if known.retired_ts is not None:
         return None
     connection.execute(update(stores).where(_is_key(tenant, store_id)).values(**values))

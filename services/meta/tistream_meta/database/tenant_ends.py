@@ -151,7 +151,9 @@ class TenantEnds:
     def _set(self, connection: Connection, key: TenantKey, **values: Any) -> tuple[Tenant, Change | None]:
         known = tenant_rows.one(connection, key)
         if known.erasing:
-            raise InvalidRequest(f"tenant {key} is being deleted, which cannot be taken back any more")
+            raise InvalidRequest(
+                f"tenant {key} is being deleted, and its grace period has passed: this cannot be undone"
+            )
         if all(getattr(known, name) == value for name, value in values.items()):
             return known, None
         connection.execute(update(tables.tenants).where(tenant_rows.is_key(key)).values(**values))

@@ -47,16 +47,27 @@ def create(
         known = _tenant(found)
         if known.erasing:
             raise AlreadyDiffers(
-                f"tenant {key} is being deleted: its name is free once `tistream tenant list` is rid of it"
+                f"tenant {key} is being deleted: use another name, or wait until `tistream tenant list` does not "
+                "show it"
             )
         if wanted is not None and wanted.ms != known.retention_ms:
-            raise AlreadyDiffers(f"tenant {key} is there with a retention of {Retention(known.retention_ms)}")
+            raise AlreadyDiffers(
+                f"tenant {key} exists with a retention of {Retention(known.retention_ms)}: `tistream tenant "
+                "retention` changes it"
+            )
         if encryption is not None and encryption.kms_key_id != known.kms_key_id:
-            raise AlreadyDiffers(f"tenant {key} is there with {Encryption(known.kms_key_id)}")
+            raise AlreadyDiffers(
+                f"tenant {key} exists with {Encryption(known.kms_key_id)}: `tistream tenant key` changes it"
+            )
         if index_keys is not None and index_keys is not known.index_keys:
-            raise AlreadyDiffers(f"tenant {key} is there with index keys {_INDEX_KEYS[known.index_keys]}")
+            raise AlreadyDiffers(
+                f"tenant {key} exists with index keys {_INDEX_KEYS[known.index_keys]}, which cannot be changed: "
+                "leave index_keys out"
+            )
         if kind is not None and kind is not known.kind:
-            raise AlreadyDiffers(f"tenant {key} is there with the kind {known.kind}")
+            raise AlreadyDiffers(
+                f"tenant {key} exists with the kind {known.kind}, which cannot be changed: use another tenant id"
+            )
         return known, False
     if connection.execute(select(clusters).where(clusters.c.cluster_id == key.cluster_id)).one_or_none() is None:
         connection.execute(insert(clusters).values(cluster_id=key.cluster_id, created_ms=now_ms))
@@ -129,7 +140,9 @@ def of_cluster(connection: Connection, cluster_id: str) -> tuple[Tenant, ...]:
     """The tenants of a cluster, by name. Raises UnknownName if the cluster never had a tenant."""
     clusters, tenants = tables.clusters, tables.tenants
     if connection.execute(select(clusters).where(clusters.c.cluster_id == cluster_id)).one_or_none() is None:
-        raise UnknownName(f"no cluster {cluster_id}")
+        raise UnknownName(
+            f"there is no cluster {cluster_id}: a cluster exists once it has a tenant (`tistream tenant create`)"
+        )
     query = _ALL.where(tenants.c.cluster_id == cluster_id).order_by(tenants.c.tenant_id)
     return tuple(map(_tenant, connection.execute(query)))
 
@@ -144,7 +157,9 @@ def one(connection: Connection, key: TenantKey) -> Tenant:
     """The row of a tenant. Raises UnknownName."""
     found = find(connection, key)
     if found is None:
-        raise UnknownName(f"no tenant {key}")
+        raise UnknownName(
+            f"there is no tenant {key}: `tistream tenant list` has the ids, and `tistream tenant create` makes one"
+        )
     return found
 
 

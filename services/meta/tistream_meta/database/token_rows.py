@@ -53,7 +53,9 @@ def store(connection: Connection, token: StoreToken, now_ms: ColumnElement[int])
     found = _find(connection, token.token_id)
     if found is not None:
         if found.hash != token.secret_hash:
-            raise AlreadyDiffers(f"token {token.token_id} is there, with another secret")
+            raise AlreadyDiffers(
+                f"token {token.token_id} exists with another secret: create a new one (`tistream token new`)"
+            )
         return _info(found)
     grants = json.dumps([grant.model_dump() for grant in token.grants])
     if len(grants) > GRANTS_BYTES_MAX:
@@ -80,7 +82,7 @@ def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) ->
     """Mark a token as revoked. Raises UnknownName."""
     found = _find(connection, token_id)
     if found is None:
-        raise UnknownName(f"no token {token_id}")
+        raise UnknownName(f"there is no token {token_id}: `tistream token list` has the ids")
     if found.revoked_ms is not None:
         return _info(found)
     connection.execute(update(_TOKENS).where(_TOKENS.c.token_id == token_id).values(revoked_ms=now_ms))
@@ -101,9 +103,11 @@ def _make_room(connection: Connection, grants: list[Grant], length: int, now_ms:
     valid = [row for row in own if row.valid]
     whose = ", ".join(sorted(of)[:_SHOWN])
     if len(valid) >= VALID_MAX:
-        raise LimitReached(f"{VALID_MAX} tokens of {whose} are valid, as many as may be: revoke some first")
+        raise LimitReached(f"{VALID_MAX} tokens of {whose} are valid, which is the maximum: revoke some first")
     if sum(len(row.grants) for row in valid) + length > BYTES_MAX:
-        raise LimitReached(f"the grants of the valid tokens of {whose} are {BYTES_MAX} bytes: revoke some first")
+        raise LimitReached(
+            f"the grants of the valid tokens of {whose} would exceed {BYTES_MAX} bytes, the maximum: revoke some first"
+        )
     ended = [row for row in own if not row.valid]
     held = itertools.accumulate(len(row.grants) for row in ended)
     kept = sum(length <= BYTES_MAX for length in itertools.islice(held, ENDED_MAX))

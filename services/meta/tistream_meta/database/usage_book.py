@@ -175,7 +175,7 @@ def _check_known(connection: Connection, key: TenantKey) -> None:
     tenants = tables.tenants
     same = and_(tenants.c.cluster_id == key.cluster_id, tenants.c.tenant_id == key.tenant_id)
     if connection.execute(select(tenants.c.tenant_id).where(same)).one_or_none() is None:
-        raise UnknownName(f"no tenant {key}")
+        raise UnknownName(f"there is no tenant {key}: `tistream tenant list` has the ids")
 
 
 def _counts_of(connection: Connection, key: TenantKey, from_ms: int, to_ms: int) -> dict[int, Counts]:

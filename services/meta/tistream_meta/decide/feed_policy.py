@@ -106,7 +106,7 @@ def assigned(
 def check_room(feeds: Sequence[Feed], key: TenantKey) -> None:
     """Check that a tenant with these feeds may have another one. Raises LimitReached."""
     if len(feeds) >= FEEDS_MAX:
-        raise LimitReached(f"tenant {key} has {len(feeds)} changefeeds (at most {FEEDS_MAX}): remove one")
+        raise LimitReached(f"tenant {key} has {len(feeds)} changefeeds, and {FEEDS_MAX} is the maximum: remove one")
 
 
 def check_quotas(limits: Limits, key: TenantKey, feeds: int, shards: int) -> None:

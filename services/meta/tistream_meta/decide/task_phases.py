@@ -100,7 +100,7 @@ class Placement:
         match step:
             case PhaseEvent.PREPARE:
                 if node is None or node == self.sorter_node:
-                    raise WrongStep(f"task {self.task_id} is with {node} already")
+                    raise WrongStep(f"task {self.task_id} is at {node} already: there is nothing to move")
                 return replace(self, next_node=node, prepared=False)
             case PhaseEvent.ABANDON:
                 return replace(self, next_node=None, prepared=False)

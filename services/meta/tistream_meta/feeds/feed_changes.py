@@ -47,7 +47,7 @@ def resumed(feed: Feed, checkpoint_ts: int | None) -> Feed:
     if feed.state == "running":
         if feed.moved is not None and feed.moved == Move(revision=feed.revision, ts=checkpoint_ts):
             return feed  # the same call again
-        raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it before its checkpoint is moved")
+        raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, and then move its checkpoint")
     revision = feed.revision + 1
     return replace(
         feed, state="running", error=None, revision=revision, moved=Move(revision=revision, ts=checkpoint_ts)
@@ -72,11 +72,15 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
     if changed == feed:
         return feed
     if wanted.revision != feed.revision:
-        raise AlreadyDiffers(f"changefeed {feed.feed_id} was changed meanwhile: look at it, and update it again")
+        raise AlreadyDiffers(
+            f"changefeed {feed.feed_id} was changed by another request since it was read: look at it, and update it "
+            "again"
+        )
     finished = feed.state == "finished"
     if end_ts is not None and end_ts != feed.end_ts and end_ts <= max(checkpoint_ts, feed.start_ts):
         raise InvalidRequest(
-            f"end_ts {end_ts} is not above the checkpoint {checkpoint_ts} of the changefeed", {"parameter": "end_ts"}
+            f"end_ts {end_ts} is not above the checkpoint {checkpoint_ts} of the changefeed: nothing would be sent",
+            {"parameter": "end_ts"},
         )
     if finished and end_ts != feed.end_ts:
         changed = replace(changed, state="paused")
@@ -94,8 +98,8 @@ def skipping(feed: Feed, skip: Skip) -> Feed:
         raise AlreadyDiffers(f"changefeed {feed.feed_id} has reached its end_ts: there is nothing to skip")
     if len(feed.skips) >= SKIPS_MAX:
         raise LimitReached(
-            f"changefeed {feed.feed_id} skips {len(feed.skips)} events, and may skip {SKIPS_MAX}: leave the table out "
-            "by a rule"
+            f"changefeed {feed.feed_id} skips {len(feed.skips)} events, and {SKIPS_MAX} is the maximum: leave the "
+            "table out by a rule"
         )
     return replace(feed, skips=(*feed.skips, skip), revision=feed.revision + 1)
 

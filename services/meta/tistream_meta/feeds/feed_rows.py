@@ -22,7 +22,7 @@ def one(connection: Connection, key: TenantKey, feed_id: str) -> Shown:
     """A feed, and its shards combined into one (feed_shards.together). Raises UnknownName."""
     found = feeds(connection, named(FEEDS, key, feed_id))
     if not found:
-        raise UnknownName(f"tenant {key} has no changefeed {feed_id[:128]!r}; the list of its changefeeds has the ids")
+        raise UnknownName(f"tenant {key} has no changefeed {feed_id[:128]!r}: `tistream changefeed list` has the ids")
     return found[0], feed_shards.together(shards(connection, named(SHARDS, key, feed_id)))
 
 

@@ -26,7 +26,9 @@ def wanted(config: Mapping[str, Any]) -> int:
 def _number(name: str, found: object) -> int:
     text = str(found)
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= SHARDS_MAX:
-        raise InvalidRequest(f"tistream.{name} is a number from 1 to {SHARDS_MAX}", {"parameter": "config"})
+        raise InvalidRequest(
+            f"config: tistream.{name} is not a whole number from 1 to {SHARDS_MAX}", {"parameter": "config"}
+        )
     return int(text)
 
 

@@ -47,10 +47,12 @@ class SecretBook:
         def body(connection: Connection) -> SecretInfo:
             found = secret_rows.infos(connection, key, name)
             if not found:
-                raise UnknownName(f"tenant {key} has no secret {name[:63]!r}")
+                raise UnknownName(f"tenant {key} has no secret {name[:63]!r}: `tistream secret list` has the names")
             if found[0].used_by:
                 user = found[0].used_by[0]
-                raise AlreadyDiffers(f"secret {name} is used by changefeed {user}: remove that, or put a new value")
+                raise AlreadyDiffers(
+                    f"secret {name} is used by changefeed {user}: remove that first, or put a new value under the name"
+                )
             secret_rows.remove(connection, self._now_ms, key, name)
             return found[0]
 

@@ -23,7 +23,7 @@ def put(connection: Connection, now_ms: ColumnElement[int], key: TenantKey, name
         select(func.count()).select_from(_SECRETS).where(_of(key), _SECRETS.c.name != name)
     ).scalar_one()
     if known >= SECRETS_MAX:
-        raise LimitReached(f"tenant {key} has {known} secrets, and may have {SECRETS_MAX}: remove some")
+        raise LimitReached(f"tenant {key} has {known} secrets, and {SECRETS_MAX} is the maximum: remove some")
     connection.execute(delete(_SECRETS).where(_is(key, name)))
     connection.execute(
         insert(_SECRETS).values(

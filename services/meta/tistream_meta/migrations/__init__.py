@@ -62,7 +62,10 @@ def migrate(engine: Engine, then: Callable[[Connection], None] | None = None) ->
         with connection.begin():
             applied = set(connection.execute(text("SELECT version FROM schema_migrations")).scalars())
         if unknown := applied - known.keys():
-            raise NewerDatabase(f"the database has schema version {max(unknown)}; this program knows {max(known)}")
+            raise NewerDatabase(
+                f"the database has schema version {max(unknown)}; this program knows {max(known)}: run the newer "
+                "program, or restore an older backup"
+            )
         for number, sql in known.items():
             if number not in applied:
                 with connection.begin():

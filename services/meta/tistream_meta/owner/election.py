@@ -122,7 +122,7 @@ class Ownership:
             if self._since_ms is not None:
                 log.error("lost the ownership", extra={"owner_rev": self.rev, "reason": str(error)})
             self._since_ms = None
-            raise Unavailable("another meta server is the owner") from error
+            raise Unavailable("another meta server is the owner: retry there") from error
 
     def _overdue(self) -> bool:
         return self._clock.monotonic_ms() - self._renewed_ms >= self._lease_ms

@@ -217,7 +217,9 @@ class OwnersWork:
             node = book.nodes.get(node_id)
             match standing(node, start):
                 case Standing.UNKNOWN:
-                    raise UnknownName(f"no node {node_id} with start_epoch {start.start_epoch}")
+                    raise UnknownName(
+                        f"there is no node {node_id} with start_epoch {start.start_epoch}: register again"
+                    )
                 case Standing.SUPERSEDED:
                     self._metrics.refused.labels("start").inc()
                     raise Superseded(f"a newer start of {node_id} has registered")
@@ -239,7 +241,10 @@ class OwnersWork:
         with self._writing() as book:
             node = book.nodes.get(node_id)
             if node is not None and node.role not in DRAINED:
-                raise InvalidRequest(f"{node_id} is of role {node.role}: only {', '.join(DRAINED)} are drained")
+                raise InvalidRequest(
+                    f"node {node_id} is of role {node.role}, and only {', '.join(DRAINED)} can be drained: stop it "
+                    "instead"
+                )
             self._take(self._repository.drain(node_id, draining))
         log.info("node drains" if draining else "node takes work again", extra={"node": node_id})
 
@@ -342,7 +347,7 @@ class OwnersWork:
 
     def _known(self) -> OwnerCopy:
         if self._book is None:  # a write has failed; the next loop reads the plan again
-            raise Unavailable("the plan is being read again")
+            raise Unavailable("the owner reads its plan again: retry")
         return self._book
 
     def _give_stores(self, book: OwnerCopy, now_ms: int, *, turned: bool) -> None:

@@ -135,7 +135,9 @@ class Scheduler:
         if task.next_node == node_id:
             return None
         if states.get(node_id) is not NodeState.ALIVE or node_id not in book.of_role("sorter"):
-            raise InvalidRequest(f"{node_id} is no sorter that is alive", {"parameter": "node_id"})
+            raise InvalidRequest(
+                f"{node_id} is not a sorter that is alive: `tistream node list` has them", {"parameter": "node_id"}
+            )
         try:
             self._reports.placement(task).after(PhaseEvent.PREPARE, node_id)
         except WrongStep as error:
@@ -159,7 +161,10 @@ class Scheduler:
             raise InvalidRequest(reason, {"parameter": "key"})
         spans = seals.halves(task.span, at)
         if spans is None:
-            raise InvalidRequest(f"key {at.hex()} does not cut task {task_id}", {"parameter": "key"})
+            raise InvalidRequest(
+                f"key {at.hex()} does not lie inside the span of task {task_id}: `tistream task list` has the spans",
+                {"parameter": "key"},
+            )
         return self._ask(seals.Wish((task_id,), spans, None, "requested by an operator"))
 
     def merge(self, book: OwnerCopy, task_id: int, other_id: int, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
@@ -170,7 +175,10 @@ class Scheduler:
         pair = [self._working(book, one, now_ms) for one in (task_id, other_id)]
         (left, ours), (right, theirs) = sorted(pair, key=lambda one: one[0].span.start)
         if left.tenant != right.tenant or not left.span.end or left.span.end != right.span.start:
-            raise InvalidRequest(f"tasks {task_id} and {other_id} are no neighbours", {"parameter": "neighbour"})
+            raise InvalidRequest(
+                f"tasks {task_id} and {other_id} are not neighbours: `tistream task list` has the tasks in key order",
+                {"parameter": "neighbour"},
+            )
         return self._ask(seals.merge(left, right, ours, theirs, "requested by an operator"))
 
     def placements(self, book: OwnerCopy, now_ms: int) -> list[tuple[Task, Placement, float]]:
@@ -187,9 +195,11 @@ class Scheduler:
         """Return the task if it is running and has no order to split or merge. Raises InvalidRequest otherwise."""
         task = _find(book, task_id)
         if task.seal is not None:
-            raise InvalidRequest(f"task {task_id} is about to be split or merged already")
+            raise InvalidRequest(f"task {task_id} is about to be split or merged already: wait until that has ended")
         if (phase := self._reports.placement(task).phase) is not Phase.RUNNING:
-            raise InvalidRequest(f"task {task_id} is {phase.value}: only a running one can be split or merged")
+            raise InvalidRequest(
+                f"task {task_id} is {phase.value}: only a running one can be split or merged: retry once it runs"
+            )
         return task, self._reports.last_report(task, now_ms)
 
     # -- splits and merges ---------------------------------------------------------------------------------------
@@ -260,7 +270,7 @@ class Scheduler:
 def _find(book: OwnerCopy, task_id: int) -> Task:
     task = book.tasks.get(task_id)
     if task is None:
-        raise UnknownName(f"no task {task_id}")
+        raise UnknownName(f"there is no task {task_id}: `tistream task list` has the ids")
     return task
 
 

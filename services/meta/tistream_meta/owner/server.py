@@ -103,7 +103,7 @@ class MetaServer:
         known."""
         found = self._ownership.other
         if found is None:
-            raise Unavailable("no meta server is the owner: an election may be under way; try again")
+            raise Unavailable("no meta server is the owner, because an election may be under way: retry")
         return found
 
     def not_ready(self) -> str | None:

@@ -153,7 +153,7 @@ class RestoreBook:
 def _one(connection: Connection, key: TenantKey, restore_id: str) -> Restore:
     row = connection.execute(select(_RESTORES).where(_is(key, restore_id))).one_or_none()
     if row is None:
-        raise UnknownName(f"tenant {key} has no restore {restore_id[:80]!r}; the list of its restores has the ids")
+        raise UnknownName(f"tenant {key} has no restore {restore_id[:80]!r}: ListRestores has the ids")
     return _restore(row)
 
 

@@ -90,7 +90,10 @@ def audit_log(
     """Entries of the audit log, oldest first: the first ones above `after`, or the newest ones. Of one tenant, or of
     all."""
     if (cluster_id is None) != (tenant_id is None):
-        raise InvalidRequest("cluster_id and tenant_id are given together", {"parameter": "tenant_id"})
+        raise InvalidRequest(
+            "cluster_id and tenant_id are needed together: give the other one too, or neither",
+            {"parameter": "tenant_id"},
+        )
     tenant = None if cluster_id is None or tenant_id is None else TenantKey.parse(cluster_id, tenant_id)
     log: AuditLog = request.app.state.audit
     return log.page(after, limit, tenant)

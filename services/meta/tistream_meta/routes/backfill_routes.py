@@ -35,7 +35,7 @@ def get_backfill(request: Request, cluster_id: str, tenant_id: str, backfill_id:
     for one in _book(request).of_tenant(key):
         if one.backfill_id == backfill_id:
             return one
-    raise UnknownName(f"tenant {key} has no backfill {backfill_id[:80]!r}")
+    raise UnknownName(f"tenant {key} has no backfill {backfill_id[:80]!r}: `tistream backfill list` has the ids")
 
 
 @router.delete(BACKFILLS + "/{backfill_id}", operation_id="CancelBackfill")

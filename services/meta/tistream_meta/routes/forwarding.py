@@ -36,7 +36,7 @@ def elsewhere(request: Request) -> MetaClient | None:
     if server.is_owner():
         return None
     if FORWARDED in request.headers:
-        raise Unavailable("this meta server is not the owner")
+        raise Unavailable("this meta server is not the owner: retry")
     return server.owner()
 
 

@@ -105,7 +105,7 @@ def notify(request: Request, body: Notification) -> Accepted:
     """Announce a file. The tenant need not be registered yet, because its first files may come before that."""
     key = TenantKey.parse(body.cluster_id, body.tenant_id)
     if not _TS.fullmatch(body.ts) or not 0 < int(body.ts) <= MAX_TS:
-        raise InvalidRequest(f"ts {body.ts[:80]!r} is not a decimal timestamp")
+        raise InvalidRequest(f"ts {body.ts[:80]!r} is not a decimal timestamp (TSO)")
     announcement = Announcement(
         cluster_id=key.cluster_id,
         tenant_id=key.tenant_id,
@@ -192,7 +192,9 @@ def _key(text: str, parameter: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError as error:
-        raise InvalidRequest(f"{parameter} {text[:80]!r} is not hexadecimal", {"parameter": parameter}) from error
+        raise InvalidRequest(
+            f"{parameter} {text[:80]!r} is not hexadecimal: write two digits for each byte", {"parameter": parameter}
+        ) from error
 
 
 @router.get("/v1/owner", operation_id="Owner")
@@ -268,7 +270,7 @@ def routes(
         _server(request).routes().publish(owner.routes(fresh=True))
     table = _server(request).routes().wait(RouteMark(known_rev, known_version), wait_ms, node_id)
     if table is None:
-        raise Unavailable("this meta server has no routes yet: it has not reached the owner; try again")
+        raise Unavailable("this meta server has no routes yet, because it has not reached the owner: retry")
     return table
 
 

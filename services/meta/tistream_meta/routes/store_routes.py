@@ -27,6 +27,8 @@ def retire_store(request: Request, cluster_id: str, tenant_id: str, store_id: st
     """Retire a store that no task needs any more. Idempotent."""
     key = TenantKey.parse(cluster_id, tenant_id)
     if not _TS.fullmatch(body.taken_ts) or int(body.taken_ts) > MAX_TS:
-        raise InvalidRequest(f"taken_ts {body.taken_ts[:80]!r} is not a decimal timestamp", {"parameter": "taken_ts"})
+        raise InvalidRequest(
+            f"taken_ts {body.taken_ts[:80]!r} is not a decimal timestamp (TSO)", {"parameter": "taken_ts"}
+        )
     _server(request).store_rules.retire(key, parse_store_id(store_id), int(body.taken_ts), discard=body.discard)
     return Accepted()

@@ -31,7 +31,7 @@ def delete_tenant(request: Request, cluster_id: str, tenant_id: str, body: Delet
     key = TenantKey.parse(cluster_id, tenant_id)
     if not _MS.fullmatch(body.grace_ms) or int(body.grace_ms) > DELETE_GRACE_MAX_MS:
         raise InvalidRequest(
-            f"grace_ms {body.grace_ms[:80]!r} is not a decimal number up to {DELETE_GRACE_MAX_MS}",
+            f"grace_ms {body.grace_ms[:80]!r} is not a number of milliseconds from 0 to {DELETE_GRACE_MAX_MS}",
             {"parameter": "grace_ms"},
         )
     return tenant_info(_server(request).tenant_rules.delete(key, body.confirm, int(body.grace_ms)))

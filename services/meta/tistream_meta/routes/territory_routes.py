@@ -32,7 +32,10 @@ def add_territory(
     already, 409 if another one has its id or some of its keys."""
     start, end = bytes.fromhex(body.start_key), bytes.fromhex(body.end_key)
     if end and start >= end:
-        raise InvalidRequest("end_key must be above start_key, or empty: to the last key", {"member": "end_key"})
+        raise InvalidRequest(
+            "end_key does not lie above start_key: give a higher one, or an empty one for the last key",
+            {"member": "end_key"},
+        )
     upstream = Upstream(body.pd, int(body.pd_cluster_id), body.kind, body.keyspace)
     tenant = TenantKey.parse(cluster_id, tenant_id)
     wanted = Territory(tenant, parse_store_id(body.territory), KeySpan(start, end), upstream)

@@ -45,7 +45,7 @@ def tenant_usage(request: Request, cluster_id: str, tenant_id: str, start: From 
     to_ms = hour_of(keeping.now_ms()) + HOUR_MS if to is None else _ms(to, "to")
     from_ms = max(0, to_ms - _DAY_MS) if start is None else _ms(start, "from")
     if from_ms > to_ms:
-        raise InvalidRequest(f"from ({from_ms}) lies above to ({to_ms})", {"parameter": "from"})
+        raise InvalidRequest(f"from {from_ms} lies above to {to_ms}: the range is empty", {"parameter": "from"})
     if to_ms - from_ms > RANGE_MAX_MS:
         days = RANGE_MAX_MS // _DAY_MS
         raise InvalidRequest(f"from..to spans more than {days} days: ask for less at a time", {"parameter": "from"})

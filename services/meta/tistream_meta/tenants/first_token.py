@@ -18,6 +18,6 @@ def first_token(path: Path | None) -> StoreToken | None:
         return None
     found = take_apart(path.read_text("utf-8").strip())
     if found is None:  # The text is not quoted: it may be a token that was badly copied.
-        raise ValueError(f"{path} holds no token: `tistream token new` makes one")
+        raise ValueError(f"{path} has no token: `tistream token new --out {path}` writes one")
     token_id, secret = found
     return StoreToken(token_id=token_id, secret_hash=hash_of(secret), label=LABEL, grants=[EVERYTHING])

@@ -92,7 +92,9 @@ class SourceRules:
         if not wanted.url.isascii():
             raise InvalidRequest("url: percent-encode characters that are not ASCII", {"parameter": "url"})
         if wanted.snapshot.kind == "br-full" and wanted.snapshot.url is None:
-            raise InvalidRequest("snapshot br-full needs the url of the full backup", {"parameter": "snapshot"})
+            raise InvalidRequest(
+                "snapshot of kind br-full has no url: give that of the full backup", {"parameter": "snapshot"}
+            )
         if wanted.snapshot.kind == "none" and wanted.snapshot.url is not None:
             raise InvalidRequest("snapshot of kind none takes no url: leave it out", {"parameter": "snapshot"})
         if wanted.snapshot.url is not None and not wanted.snapshot.url.isascii():
@@ -111,7 +113,9 @@ class SourceRules:
             schema = read_schema_snap(opened, full)
             snapshot.parse(layout.schema_snap(key), schema)
         except NotFoundYet as error:
-            raise SourceRefused(f"{error}: the full backup at {wanted.snapshot.url} is not complete") from error
+            raise SourceRefused(
+                f"{error}: the full backup at {wanted.snapshot.url} is not complete; name one that has ended"
+            ) from error
         except (CorruptObject, InvalidRequest) as error:
             raise SourceRefused(f"{wanted.snapshot.url}: {error}") from error
         return full, schema
@@ -123,7 +127,10 @@ class SourceRules:
             self.objects.put_new(name, data)
         except CommitConflict:
             if self.objects.get(name) != data:
-                raise SourceRefused(f"{name} is there and differs from that of the full backup") from None
+                raise SourceRefused(
+                    f"{name} exists, and differs from that of the full backup: name the backup that the tenant began "
+                    "with, or another tenant"
+                ) from None
 
     def _look(self, url: str) -> tuple[LogBackup, int]:
         """Read the metadata below the prefix of a log backup. Returns (the metadata, the log's safe point; 0 if it has

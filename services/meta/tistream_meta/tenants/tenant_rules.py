@@ -96,4 +96,6 @@ class TenantRules:
         """Check that the object store supports encryption with a key. Raises InvalidRequest if it does not, because the
         platform would then accept a key that it does not use."""
         if encryption is not None and encryption.kms_key_id is not None and not self.options.encrypts:
-            raise InvalidRequest("this platform's object store is no S3: it encrypts nothing with keys of tenants")
+            raise InvalidRequest(
+                "kms_key_id: this platform's object store is not S3, so it has no keys of tenants: leave it out"
+            )

@@ -63,7 +63,10 @@ class TokenBoard:
                 now_ms = self._clock.monotonic_ms()
                 known = self._known
                 if known is None or now_ms - self._looked_ms > STALE_MS:
-                    raise Unavailable("the tokens were not read from the meta database lately")
+                    raise Unavailable(
+                        "the tokens could not be read from the meta database recently: retry; if it stays, check the "
+                        "database"
+                    )
                 if known.version != version or now_ms >= until_ms or self._stopping():
                     return known
                 self._changed.wait(min(_POLL_S, (until_ms - now_ms) / 1000))
@@ -85,4 +88,4 @@ class TokenBoard:
         try:
             return write()
         except Fenced as error:
-            raise Unavailable("another meta server is the owner") from error
+            raise Unavailable("another meta server is the owner: retry there") from error

@@ -115,7 +115,7 @@ def _one(connection: Connection, key: TenantKey, store_id: int) -> Territory:
         if one.store_id == store_id:
             return one
     names = ", ".join(str(one.store_id) for one in there) or "none"
-    raise UnknownName(f"tenant {key} has no territory {store_id}; there are: {names}")
+    raise UnknownName(f"tenant {key} has no territory {store_id}: it has {names}")
 
 
 def _of(key: TenantKey) -> ColumnElement[bool]:

@@ -164,5 +164,8 @@ def check_new(there: Sequence[Territory], wanted: Territory) -> bool:
                 "in one territory"
             )
     if len(there) >= TERRITORIES_MAX:
-        raise LimitReached(f"tenant {wanted.tenant} has {len(there)} territories (at most {TERRITORIES_MAX})")
+        raise LimitReached(
+            f"tenant {wanted.tenant} has {len(there)} territories, and {TERRITORIES_MAX} is the maximum: `tistream "
+            "disconnect` one first"
+        )
     return True

@@ -106,7 +106,8 @@ def _snapshot_ts(client: ApiClient, recorded: Recorded) -> int:
             return int(found["snapshot_ts"])
         pause.wait(_POLL_SECONDS)
     raise CliError(
-        f"the schema was not read in {_SCHEMA_SECONDS} s: see the log of the schema registry in the data directory's logs"
+        f"the schema was not read in {_SCHEMA_SECONDS} s: see the log of the schema registry in the data directory's "
+        "logs"
     )
 
 

@@ -102,7 +102,8 @@ class LocalKafka:
                 check=False,
             )
             if made.returncode:
-                raise CliError(f"Kafka's storage was not formatted: {(made.stdout + made.stderr)[-500:].strip()}")
+                why = (made.stdout + made.stderr)[-500:].strip()
+                raise CliError(f"Kafka could not format {self.directory / 'data'}: {why}: delete it to begin anew")
         with (self.directory / "kafka.log").open("ab") as out:
             self._process = subprocess.Popen(
                 [*self._java(), _SERVER, str(settings)],

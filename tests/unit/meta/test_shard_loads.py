@@ -106,5 +106,5 @@ def test_a_feed_does_not_grow_beyond_the_quota_of_its_tenant(book: FeedBook, wor
 
 
 def test_a_wrong_highest_number_is_refused(book: FeedBook) -> None:
-    with pytest.raises(InvalidRequest, match=r"tistream\.shards-max is a number from 1 to 64"):
+    with pytest.raises(InvalidRequest, match=r"tistream\.shards-max is not a whole number from 1 to 64"):
         add(book, {"tistream": {"shards-max": 65}})

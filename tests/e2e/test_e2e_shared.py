@@ -125,11 +125,11 @@ def test_an_operator_sees_who_does_what_and_changes_it(up: Services, recorded: g
     refused = {
         ("task", "split", "999"): "no task 999",
         ("task", "split", one, "--key", "xyz"): "hex",
-        ("task", "split", next_one, "--key", "00"): "does not cut",
-        ("task", "merge", one, third): "no neighbours",
+        ("task", "split", next_one, "--key", "00"): "does not lie inside the span of",
+        ("task", "merge", one, third): "are not neighbours",
         ("task", "move", one, "api-1"): "not a sorter that is alive",
         ("node", "drain", "nobody"): "no node nobody",
-        ("node", "drain", "api-1"): "api-1 is of role api: only",
+        ("node", "drain", "api-1"): "api-1 is of role api, and only",
     }
     for asked, reason in refused.items():
         eventually(lambda asked=asked, reason=reason: is_refused(up, asked, reason))

@@ -197,7 +197,7 @@ def test_a_store_that_cannot_encrypt_takes_no_keys(tmp_path):
         assert [running.create(kms_key_id=ARN), running.create(kms_key_id=None)] == [400, 201]
         refused = running.http.put("/v1/clusters/7/tenants/acme/encryption", json={"kms_key_id": ARN})
         assert (refused.status_code, refused.json()["type"]) == (400, "tistream:bad-request")
-        assert "encrypts nothing" in refused.json()["detail"]
+        assert "is not S3, so it has no keys of tenants" in refused.json()["detail"]
     finally:
         running.stop()
 

@@ -160,7 +160,7 @@ def test_what_cannot_be_moved_is_told(tmp_path: Path) -> None:
             world.client.move(99, "sorter-1")
         with pytest.raises(InvalidRequest, match="nobody is not a sorter that is alive"):
             world.client.move(task.task_id, "nobody")
-        with pytest.raises(InvalidRequest, match="is with sorter-1 already"):
+        with pytest.raises(InvalidRequest, match="is at sorter-1 already: there is nothing to move"):
             world.client.move(task.task_id, "sorter-1")
         with pytest.raises(UnknownName, match="no node nobody"):
             world.client.drain("nobody")

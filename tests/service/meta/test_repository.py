@@ -273,5 +273,5 @@ def test_a_database_that_does_not_answer_is_unavailable(tmp_path):
 
 
 def test_other_databases_are_refused():
-    with pytest.raises(ValueError, match="sqlite and mysql"):
+    with pytest.raises(ValueError, match="use sqlite or mysql"):
         open_engine("postgresql://host/db")

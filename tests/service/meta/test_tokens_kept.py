@@ -134,7 +134,9 @@ def test_what_the_tokens_of_one_tenant_grant_is_so_long_at_most(
 ) -> None:
     monkeypatch.setattr(token_rows, "BYTES_MAX", 20_000)
     repository.store_token(of_tenant(1, "acme", names=40))
-    with pytest.raises(LimitReached, match="the grants of the valid tokens of parts of tenant 7/acme are 20000 bytes"):
+    with pytest.raises(
+        LimitReached, match="the grants of the valid tokens of parts of tenant 7/acme would exceed 20000 bytes"
+    ):
         repository.store_token(of_tenant(2, "acme", names=40))
     repository.revoke_token(f"{1:016x}")
     repository.store_token(of_tenant(2, "acme", names=40))
@@ -201,7 +203,7 @@ def test_a_first_token_that_is_none_keeps_the_server_from_starting_and_is_not_to
     path.write_text(text)
     with pytest.raises(ValidationError) as raised:
         MetaSettings(first_token_file=path)
-    assert "holds no token" in str(raised.value)
+    assert "has no token: `tistream token new --out" in str(raised.value)
     assert not text or text not in raised.value.errors()[0]["msg"]
 
 

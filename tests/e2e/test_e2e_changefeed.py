@@ -320,6 +320,9 @@ def test_a_feed_is_changed_and_sends_again_from_a_ts(pushed: Consumer, broker: L
     assert sent > 0
 
 
+UNFIT = {"matcher": ["shop.orders"], "partition": "index-value", "index": "nope"}
+
+
 def test_what_cannot_run_is_refused_at_creation_with_the_way_out(
     up: Platform, pushed: Consumer, broker: LocalKafka
 ) -> None:
@@ -337,9 +340,11 @@ def test_what_cannot_run_is_refused_at_creation_with_the_way_out(
         ({"start_ts": str(1 << 62)}, 400, "lies above the tenant's resolved_ts"),
         ({"changefeed_id": "-"}, 400, "changefeed_id"),
         ({"sink_uri": f"kafka://127.0.0.1:1/{TOPIC}"}, 503, "no broker answers"),
+        ({"config": {"sink": {"dispatchers": [UNFIT]}}}, 400, "has no unique index 'nope'"),
     ):
         answered, problem = feeds.create(**{**good, **change})
         assert (answered, text in problem["detail"]) == (status, True), (change, problem)
+        assert "/v1/changefeeds" not in problem["detail"], "it is about the feed, not about the worker that has looked"
     assert "hunter3" not in up.log_text()
 
 

@@ -37,7 +37,7 @@ def test_a_platform_with_auth_from_its_first_token_to_a_revoked_one(guarded: Pla
     assert stat.S_IMODE(first.stat().st_mode) == 0o600
     assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
     of_tenant = ("--cluster", CLUSTER, "--tenant", TENANT)
-    assert "wants a token" in tistream(platform, "tenant", "create", *of_tenant, token=None, status=1)
+    assert "needs a token" in tistream(platform, "tenant", "create", *of_tenant, token=None, status=1)
     eventually(lambda: plain_http.get(f"{platform.url}/v1/owner", headers=bearer(first)).status_code == 200)
     tistream(platform, "tenant", "create", *of_tenant, token=first)
     golden.push(SET.deliveries, platform.objects)

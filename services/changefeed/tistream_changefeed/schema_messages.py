@@ -35,8 +35,8 @@ class SchemaMessages:
         self._sent = Bootstraps(self.rule)
 
     def first(self, version: TableVersion, ts: int, topic: str, count: int) -> tuple[Sent, ...]:
-        """The schema of a table before any row, as messages for the `count` partitions of its topic. It counts as sent
-        at `ts`."""
+        """Make the messages that state a table's schema before its first row, one for each of the `count` partitions of
+        `topic`. Records the schema as sent at `ts`."""
         self._sent.sent(version, physical_ms(ts))
         return to_partitions(self._message(version), count, topic)
 

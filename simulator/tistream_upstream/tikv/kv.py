@@ -1,7 +1,7 @@
 """Percolator transactions on regions: locks, commits, rollbacks, and versions for scans. Mutable; no I/O.
 
-Agents see the entries that TiKV's agents see (upstream-formats 6.1): PREWRITE, COMMIT, ROLLBACK, COMMITTED. Locks
-without data are invisible, except for their rollback.
+The simulated agents receive the kinds of entries that TiKV sends (upstream-formats 6.1): PREWRITE, COMMIT, ROLLBACK and
+COMMITTED. A lock without data gives no entry; its rollback does.
 """
 
 from __future__ import annotations

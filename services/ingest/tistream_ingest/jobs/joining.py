@@ -74,8 +74,9 @@ def long_starts(changes: pa.Table) -> I64:
 
 
 def with_values(changes: pa.Table, values: pa.Table) -> pa.Table:
-    """Fill in the values of puts that have none (column `long`) from entries of `default` (entries.VALUES), which may
-    have repeats. Raises InvariantBroken if a value is missing, because the log's checkpoint promises that it exists."""
+    """Fill in the values of the puts whose column `long` is true. `values` has them: the entries of the log's `default`
+    column family, with the schema entries.VALUES; repeats are allowed. Raises InvariantBroken if a value is missing,
+    because the log's checkpoint promises that it exists."""
     frame = _frame(changes)
     if not frame["long"].any():
         return changes

@@ -1,6 +1,7 @@
-"""Encodes one change file of a release (design.md 2): committed rows, then one watermark. Pure.
+"""Encodes one change file (design.md 2) of a release: committed rows, then one watermark. Pure.
 
-A file without changes still has the watermark, because the tenant advances by it.
+A release is one step of reading a log backup (docs/log-backup.md). A file without changes still has the watermark,
+because the tenant advances by it.
 """
 
 from __future__ import annotations

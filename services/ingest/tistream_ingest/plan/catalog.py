@@ -46,7 +46,8 @@ class Catalog:
                 yield name, one
 
     def is_fresh(self, name: str) -> bool:
-        """Whether the commits at or below released_ts of this metadata object must still be looked up in the pool."""
+        """Whether this metadata object may name commits at or below the catalog's released_ts that are in no release.
+        The next release looks them up in the pool."""
         return name in self._fresh
 
     def released(self, released_ts: int, horizon_ts: int, compared: frozenset[str]) -> None:

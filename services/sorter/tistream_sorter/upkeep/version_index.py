@@ -1,4 +1,7 @@
-"""Changes the version index in a task's state: a new index, the results of merges, and the indexes of parents. Pure."""
+"""Computes a task's next version index, which has every version of every key in runs sorted by key. Pure.
+
+It begins an index, replaces the inputs of a merge by its output, and makes a child's index from those of its parents.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Durable(Protocol):
         """The usage that must be reported now: it has not been acknowledged."""
 
     def acknowledged(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
-        """Record that a meta server has received these reports."""
+        """Record that a meta server has received this usage, which `due` returned. It is not due again."""
 
 
 class _Totals:

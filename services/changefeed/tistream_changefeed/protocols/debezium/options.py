@@ -10,7 +10,6 @@ class DebeziumOptions:
     """Options with TiCDC's names and defaults.
 
     With `compatible` a NULL in a column with a default is sent as the default, as TiCDC does; otherwise it is null.
-    TIMESTAMP values of row batches must be in UTC.
     """
 
     cluster: str = "default"

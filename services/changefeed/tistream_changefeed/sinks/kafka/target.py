@@ -63,9 +63,9 @@ def common(target: KafkaTarget, client: str) -> Settings:
 
 
 def producer(target: KafkaTarget, order: Order, batch_bytes: int = BATCH_BYTES) -> Settings:
-    """The librdkafka settings of the producer. `batch_bytes` is the maximum size of one message in the topic; the
-    broker applies it to whole batches. Messages that are not rows (a DDL, the progress) may be larger than messages of
-    rows."""
+    """The librdkafka settings of the producer. `order`: the shard whose transactional id is used. `batch_bytes`: the
+    topic's max.message.bytes, which the broker compares with whole batches, so that no batch is larger. A single
+    message may have at least BATCH_BYTES: a DDL or the progress may be larger than a message of rows may be."""
     settings = common(target, transactional_id(order)) | {
         "enable.idempotence": True,
         "acks": "all",

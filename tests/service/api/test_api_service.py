@@ -274,9 +274,9 @@ def test_a_key_is_forwarded_and_refused_where_objects_are_files(up: Platform, lo
     assert put(url.replace("/new/", "/nobody/"), json={"kms_key_id": None}).status_code == 404
     assert put(url, params={"x": "1"}, json={"kms_key_id": None}).status_code == 400
     client = ApiClient(up.api.url)
-    with pytest.raises(CliError, match="encrypts nothing"):
+    with pytest.raises(CliError, match="is not S3, so it has no keys of tenants"):
         create_tenant(client, "8", "keyed", kms_key="alias/acme")
-    with pytest.raises(CliError, match="encrypts nothing"):
+    with pytest.raises(CliError, match="is not S3, so it has no keys of tenants"):
         set_key(client, "9", "new", "alias/acme")
     set_key(client, "9", "new", "none")
 

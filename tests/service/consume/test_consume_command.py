@@ -136,7 +136,7 @@ def test_a_stream_of_lines(topic: ShopTopic) -> None:
         ("kafka://{address}/shop?protocol=canal-json", ("--into", "ndjson"), "topic shop, partition "),
         ("kafka://u:p@{address}/shop", ("--into", "ndjson"), "holds a password"),
         ("http://{address}/shop", ("--into", "ndjson"), "must begin with kafka://"),
-        ("kafka://{address}/shop", (), "give either --into"),
+        ("kafka://{address}/shop", (), "give exactly one of --into"),
         ("kafka://{address}/shop", ("--into", "postgres://x"), "or use ndjson"),
         ("kafka://{address}/shop", ("--into", "ndjson:/nowhere/file"), "cannot be opened"),
         ("kafka://{address}/shop?sasl-user=x", ("--into", "ndjson"), "--password-file"),

@@ -42,7 +42,7 @@ PYTEST := $(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --durations=15
 LINTED := .venv/lint.log
 test: $(INSTALLED) ## Lint, unit, service and end-to-end tests and a slice of the simulation
 	@$(MAKE) --no-print-directory lint >$(LINTED) 2>&1 & lint=$$!; \
-	$(PYTEST) -n 5 $(IN_GROUPS) tests/e2e tests/service tests/simulation tests/unit; tested=$$?; \
+	$(PYTEST) -n 4 $(IN_GROUPS) tests/e2e tests/service tests/simulation tests/unit; tested=$$?; \
 	wait $$lint; linted=$$?; cat $(LINTED); exit $$((tested | linted))
 
 soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants, containers (ONLY=unit,e2e,…: CONTRIBUTING.md)

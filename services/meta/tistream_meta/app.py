@@ -31,9 +31,8 @@ from tistream_meta.decide.options import Options
 from tistream_meta.feeds.feed_book import FeedBook
 from tistream_meta.feeds.feed_usage import FeedUsageBook
 from tistream_meta.feeds.feed_watch import WATCH_MS, FeedCounts, FeedWatch
-from tistream_meta.feeds.quota_sharers import QuotaSharers
 from tistream_meta.feeds.secret_book import SecretBook
-from tistream_meta.feeds.shard_loads import ShardLoads
+from tistream_meta.feeds.worker_board import WorkerBoard
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.audit_keeping import AuditKeeping
 from tistream_meta.owner.server import MetaServer
@@ -159,7 +158,7 @@ def build_app(
     territories = repository.book(TerritoryBook)
     territory_watch = TerritoryWatch(territories, lambda: server.owned().agents(), server.is_owner, metrics)
     app.state.feeds, app.state.secrets = repository.book(FeedBook), repository.book(SecretBook)
-    app.state.quota_sharers, app.state.shard_loads, app.state.clock = QuotaSharers(), ShardLoads(), clock
+    app.state.workers = WorkerBoard(clock)
     app.state.feed_usage = repository.book(FeedUsageBook)
     app.state.territories, app.state.agents = territories, AgentBoard()
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping

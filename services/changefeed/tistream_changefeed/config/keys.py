@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tistream.wire.bulk.changefeeds import SHARDS_MAX
+
 Kind = Literal["flag", "number", "text", "texts", "numbers"]
 
 
@@ -71,8 +73,8 @@ USED: dict[str, Key] = {
     "tistream.split-unique-updates": Key("split_unique_updates", "flag"),
     "tistream.allow-no-tables": Key("allow_no_tables", "flag"),
     "tistream.on-table-error": Key("on_table_error", "text"),
-    "tistream.shards": Key("shards", "number", 1, 64),
-    "tistream.shards-max": Key("shards_max", "number", 1, 64),
+    "tistream.shards": Key("shards", "number", 1, SHARDS_MAX),
+    "tistream.shards-max": Key("shards_max", "number", 1, SHARDS_MAX),
     "tistream.admin-events": Key("admin_events", "flag"),
 }
 """Keys that set a field as they are."""

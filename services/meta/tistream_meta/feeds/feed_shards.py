@@ -11,10 +11,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tistream.errors import InvalidRequest
-from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Phase, Recut, StoredState
+from tistream.wire.bulk.changefeeds import SHARDS_MAX, Applied, FeedReport, Move, Phase, Recut, StoredState
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 
-SHARDS_MAX = 64
 _WORST: tuple[Phase, ...] = ("failed", "retrying", "fenced", "running", "finished")  # the first one is shown
 
 

@@ -26,9 +26,8 @@ from tistream_meta.decide.feed_policy import Feed, HeldShard
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.feeds import feed_shards
 from tistream_meta.feeds.feed_book import FeedBook
-from tistream_meta.feeds.quota_sharers import QuotaSharers
 from tistream_meta.feeds.secret_book import SecretBook
-from tistream_meta.feeds.shard_loads import ShardLoads
+from tistream_meta.feeds.worker_board import WorkerBoard
 from tistream_meta.routes.forwarding import OwnersRoute, owned_of
 
 router = APIRouter(route_class=OwnersRoute)
@@ -113,14 +112,12 @@ def worker_beat(request: Request, body: WorkerBeat) -> FeedAssignments:
         if node.role == "changefeed" and state is NodeState.ALIVE
     }
     held = _book(request).beat(body, workers)
-    sharers: QuotaSharers = request.app.state.quota_sharers
-    loads: ShardLoads = request.app.state.shard_loads
-    now_ms = request.app.state.clock.monotonic_ms()
-    for feed, shards in loads.heard([feed for feed, _ in held], body.reports, now_ms):
+    board: WorkerBoard = request.app.state.workers
+    for feed, shards in board.resizes(body, [feed for feed, _ in held]):
         _book(request).resize(feed.tenant, feed.feed_id, shards)
     return FeedAssignments(
         shards=[_work(*one, _sealed(request, one[0])) for one in held],
-        quota_sharers=dict(sharers.heard(body.node_id, body.busy, now_ms)),
+        quota_sharers=dict(board.sharers(body)),
     )
 
 

@@ -11,6 +11,7 @@ FEED_ID = r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$"
 URI_MAX = 4_096
 CONFIG_BYTES_MAX = 256 << 10
 FEEDS_MAX = 100  # changefeeds of a tenant
+SHARDS_MAX = 64  # of a changefeed
 TABLES_MAX = 1_000  # tables that an answer names
 # The states of a shard that a worker reports. `fenced`: another holder owns the shard.
 Phase = Literal["running", "retrying", "failed", "finished", "fenced"]

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tistream.clock import Clock
 from tistream.read.cursor import Position
+from tistream.wire.bulk.changefeeds import SHARDS_MAX
 from tistream_changefeed.core import barrier, progress
 from tistream_changefeed.core.failure import failed, retry
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
@@ -27,7 +28,7 @@ from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_changefeed.sinks.kafka import target as settings
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.faults import failure_of
-from tistream_changefeed.sinks.kafka.stored_progress import SHARDS_MAX, StoredProgress
+from tistream_changefeed.sinks.kafka.stored_progress import StoredProgress
 from tistream_changefeed.sinks.kafka.target import KafkaTarget, transactional_id
 from tistream_changefeed.sinks.kafka.topics import Topics
 

@@ -19,7 +19,6 @@ from tistream_changefeed.sinks.kafka.target import TRANSACTION_MS, KafkaTarget, 
 
 log = logging.getLogger(__name__)
 
-SHARDS_MAX = 64  # of a feed
 _POLL_S = 0.5
 
 

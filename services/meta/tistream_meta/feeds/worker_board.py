@@ -1,0 +1,34 @@
+"""What the heartbeats (beats) of changefeed workers have in common: the shares of quotas, and the loads of feeds. It is
+in the memory of the owner only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tistream.clock import Clock
+from tistream.concurrency import new_lock
+from tistream.wire.bulk.changefeeds import WorkerBeat
+from tistream_meta.decide.feed_policy import Feed
+from tistream_meta.feeds.quota_sharers import QuotaSharers
+from tistream_meta.feeds.shard_loads import ShardLoads
+
+
+class WorkerBoard:
+    """Records the beats of all workers. Thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = new_lock()
+        self._sharers, self._loads = QuotaSharers(), ShardLoads()
+
+    def resizes(self, beat: WorkerBeat, feeds: Iterable[Feed]) -> list[tuple[Feed, int]]:
+        """Record what the worker's shards have sent. `feeds`: those of which it holds shards. Returns the feeds that
+        must get another number of shards, each with the number."""
+        with self._lock:
+            return self._loads.heard(feeds, beat.reports, self._clock.monotonic_ms())
+
+    def sharers(self, beat: WorkerBeat) -> Mapping[str, int]:
+        """Record for which tenants the worker is busy. Returns among how many workers the rate quotas of each busy
+        tenant are divided, by tenant."""
+        with self._lock:
+            return self._sharers.heard(beat.node_id, beat.busy, self._clock.monotonic_ms())

@@ -105,7 +105,7 @@ class Cluster:
         return self._world.now_ms
 
     def ts(self) -> int:
-        """A timestamp of the present, above all earlier ones."""
+        """Take a timestamp from the cluster's PD: it is above all earlier ones."""
         return self._world.ts()
 
     @property

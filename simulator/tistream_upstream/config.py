@@ -40,13 +40,14 @@ class TxnMix:
 
 @dataclass(frozen=True, slots=True)
 class Churn:
-    """How often regions, stores and agents change. Together, the events happen `per_s` times a second; the other
-    numbers are their weights and properties.
+    """Random changes of regions, stores and agents. Together they happen `per_s` times a second; the other numbers are
+    the weights of the kinds, and their properties.
 
     `batch_split`: share of splits into three regions or more at one log entry. `gone`: a store leaves for good, while
     half of the stores remain. `lost_push`: share of restarts, crashes and leaving stores that lose unpushed data.
-    `new_chain`: share of these that begin a new chain. `late_upload`: share of these with an upload that arrives after
-    the next agent's first file. `down_ms`: duration of a crash. `idle_untold`: share of idle ranges that a file omits.
+    `new_chain`: share of those losses after which the store begins a new chain. `late_upload`: share of those losses in
+    which an upload of the dead agent arrives after the next agent's first file. `down_ms`: duration of a crash.
+    `idle_untold`: share of idle ranges that a file omits.
     """
 
     per_s: float = 0.2

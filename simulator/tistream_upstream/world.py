@@ -18,7 +18,7 @@ class Tso:
         self.last = (begin_ms << LOGICAL_BITS) - 1
 
     def next(self, now_ms: int) -> int:
-        """A timestamp above all earlier ones."""
+        """Take a timestamp: it is above all earlier ones."""
         self.last = max(self.last + 1, now_ms << LOGICAL_BITS)
         return self.last
 
@@ -39,7 +39,7 @@ class World:
         return random.Random(f"{self._seed}/{name}")
 
     def ts(self) -> int:
-        """A timestamp of the present time, above all earlier ones."""
+        """Take a timestamp of the present time: it is above all earlier ones."""
         return self._tso.next(self.now_ms)
 
     def at(self, at_ms: int, action: Action) -> None:

@@ -19,7 +19,7 @@ _READ_SECONDS = 75.0  # above the longest long poll
 
 
 class NoAnswer(CliError):
-    """The API server did not answer, or its answer ended early."""
+    """Raised if the API server did not answer, or its answer ended early."""
 
 
 class ApiClient:

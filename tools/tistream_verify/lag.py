@@ -89,8 +89,8 @@ def beyond_promises(samples: Sequence[LagSample], promises: Sequence[Promise]) -
 
 
 def recovered_ms(samples: Sequence[LagSample], since_ms: int, until_ms: int, below_ms: int) -> int | None:
-    """Milliseconds from `since_ms` until the lag fell below `below_ms` for good, that is up to `until_ms`; None if it
-    did not."""
+    """Milliseconds from `since_ms` until the lag was below `below_ms` and stayed below it up to `until_ms`; None if
+    that did not happen."""
     window = [sample for sample in samples if since_ms <= sample.at_ms <= until_ms]
     if not window or window[-1].lag_ms >= below_ms:
         return None

@@ -20,8 +20,8 @@ _ANY = ""
 
 @dataclass(frozen=True, slots=True)
 class PullScope:
-    """What a pull reads: a tenant (PullTenant), a database (PullDB) or a table (PullTable). Names are compared without
-    case."""
+    """The scope of a pull: a tenant (PullTenant), a database (PullDB) or a table (PullTable). Names are compared
+    without case."""
 
     database: str | None = None
     table: str | None = None

@@ -36,7 +36,7 @@ router = APIRouter()
 
 @router.get("/status", operation_id="AgentStatus")
 def get_status(request: Request) -> AgentStatus:
-    """The progress of each territory that this agent holds, and what it waits for."""
+    """The progress of each territory that this agent holds, and what the territory waits for."""
     status: Callable[[], AgentStatus] = request.app.state.status
     return status()
 

@@ -24,15 +24,16 @@ SEALED = "sealed"  # in place of the nonce of the chain's last file, after `tist
 
 
 class ChainSealed(FatalError):
-    """The territory was disconnected, which ended its chain for good: no agent may continue it."""
+    """Raised if `tistream disconnect` has ended the territory's chain for good: no agent may continue it."""
 
     code = "sealed"
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What the newest files of a chain show of recent claims. `claims` is their number, `newest` the ts of the newest
-    file; 0 if the chain has no file. `nonce` is that of the agent that wrote it."""
+    """The recent claims of a territory, as the newest files of its chain show them. A claim is the first file of an
+    agent that takes the chain over. `claims` is the number of claims. `newest` is the ts of the newest file, 0 if the
+    chain has no file; `nonce` is that of the agent that wrote it."""
 
     claims: int = 0
     newest: int = 0

@@ -27,7 +27,7 @@ class SchemaMessages:
 
     @classmethod
     def by(cls, rule: BootstrapRule, encode: Callable[[TableVersion], Message]) -> SchemaMessages:
-        """A SchemaMessages that has sent no schema yet."""
+        """Make a SchemaMessages that has sent no schema yet."""
         return cls(rule, encode, Bootstraps(rule))
 
     def begin(self) -> None:

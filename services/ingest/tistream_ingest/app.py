@@ -93,7 +93,8 @@ class BothRunner(ReleaseRunner, restoring.Runner, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnvironment:
-    """What a process needs of its environment besides an object store and a clock. A simulation passes substitutes."""
+    """The parts that a process uses besides an object store and a clock: runners of jobs, HTTP clients, and the end of
+    the process. A simulation passes substitutes."""
 
     runner: BothRunner
     chunk_writer: ChunkWriter
@@ -134,7 +135,8 @@ def _announcer(meta: MetaClient) -> Callable[[TenantKey, int, int], None]:
 
 
 def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outside: ProcessEnvironment) -> FastAPI:
-    """Build the ASGI app. Its background loops run while it serves."""
+    """Build the ASGI app. Its background loops run while it serves. `outside` has what the process uses besides
+    `objects` and `clock`."""
     peers, registry = Peers(settings, clock), new_registry()
     metrics, loop_metrics = IngestMetrics(registry), LoopMetrics(registry)
     counted, keys = measured(objects, registry), keys_of(objects)

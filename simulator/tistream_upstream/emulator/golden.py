@@ -63,7 +63,7 @@ class GoldenSource:
         return self._items[-1].at_us if self._items else 0
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """The items that happen up to `to_us` and have not been returned before, in order."""
+        """Return the items that happen up to `to_us`, in order; each item is returned once."""
         while self._next < len(self._items) and self._items[self._next].at_us <= to_us:
             self._next += 1
             yield self._items[self._next - 1]
@@ -121,7 +121,8 @@ class GoldenSet:
         self, seed: int = 1, schema: Path | None = None, version: str = "", busy: float | None = None
     ) -> Upstream:
         """Make the emulated cluster that plays the recording. `schema`: the schema_snap that reads of the `m` keys show
-        before the first change. `version` is the version of all stores, in place of the recorded ones."""
+        before the first change. `version` (of all stores) and `busy` (the share of registrations that are refused as
+        busy) replace the recorded values."""
         meta = self.meta
         config = StoreConfig(meta["cluster_id"], meta["api"], meta["busy_rate"] if busy is None else busy)
         stores = {int(k): (version or v["version"], dict(v["labels"])) for k, v in meta["stores"].items()}

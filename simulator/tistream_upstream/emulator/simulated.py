@@ -35,8 +35,8 @@ _CLUSTER_ID = 7_000_000_000_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How often stores fail at random: `per_s` faults a second in all, each of `down_us`; `busy_rate`: the share of
-    registrations that are refused as busy."""
+    """The rate of random faults of stores: `per_s` faults a second in all, each of which lasts `down_us`; `busy_rate`:
+    the share of registrations that are refused as busy."""
 
     per_s: float = 0.5
     down_us: tuple[int, int] = (200_000, 2_000_000)
@@ -64,7 +64,7 @@ class SimulatedSource:
         return list(self._known.values())
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """The items that happen up to `to_us` and have not been returned before, in order."""
+        """Return the items that happen up to `to_us`, in order; each item is returned once."""
         self._cluster.advance(self._begin_ms + to_us // 1_000)
         self._compare()
         self._break(to_us)
@@ -143,8 +143,8 @@ def simulated_upstream(
     version: str = "8.5.4",
     options: Options | None = None,
 ) -> tuple[Upstream, Cluster]:
-    """Make an emulated cluster and the simulated one that drives it. The simulated one has the truth, and must not be
-    configured to lose pushes."""
+    """Make an emulated cluster and the simulated one that drives it. The simulated one has the truth. It loses no
+    pushes and no stores, whatever `config` says."""
     config = replace(config, churn=replace(config.churn, lost_push=0.0, gone=0.0))
     cluster = Cluster(config, seed)
     source = SimulatedSource(cluster, seed, faults)

@@ -32,8 +32,8 @@ class DdlText:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """What one transaction of a job changes for readers. `version` is the schema version of its Diff; 0 if it has no
-    Diff."""
+    """The changes that one transaction of a DDL job makes visible to readers. `version` is the schema version of its
+    SchemaDiff; 0 if the transaction writes no SchemaDiff."""
 
     version: int = 0
     tables: tuple[TableShape, ...] = ()

@@ -39,8 +39,8 @@ class Store:
 
     `pushed_ts` is the ts of its last file that has arrived, and `cut_ts` the ts of its last file. `gone`: the store
     never comes back. `late` is an upload of a dead agent that may still arrive. `broken`: that upload has arrived
-    although another file has the same prev_ts, so the store needs a new chain. `doubtful` are the spans that the store
-    has led since the last file before these two; `doubt_ts` is the promised_ts of that time.
+    although another file has the same prev_ts, so the store needs a new chain. `doubtful` are the spans in the files
+    that were cut after that upload; `doubt_ts` is the promised_ts of that time.
     """
 
     id: int
@@ -104,7 +104,8 @@ class Agents:
     # -- watching -------------------------------------------------------------------------------------------------
 
     def watch(self, region: Region, after: tuple[tuple[int, int], ...] = ()) -> Range:
-        """The range of a region's log that its leader's agent collects. If no range is open, begin one."""
+        """Return the range of a region's log that its leader's agent collects. If no range is open, begin one, which
+        comes `after` these log entries of the parents."""
         if region.open is None:
             first = region.index + 1
             region.open = Range(region.id, region.version, region.span, first, region.index, after=after)
@@ -129,7 +130,8 @@ class Agents:
     # -- pushing --------------------------------------------------------------------------------------------------
 
     def start(self, base_ts: int) -> None:
-        """Begin the tenant: scan every region for versions above the snapshot, and begin to push files."""
+        """Begin the tenant: scan every region for versions above `base_ts`, the snapshot's ts, and begin to push
+        files."""
         for region in self._regions.all:
             region.told_ts = base_ts
             self._scan(region, base_ts)
@@ -233,7 +235,8 @@ class Agents:
     # -- dying ----------------------------------------------------------------------------------------------------
 
     def die(self, store: Store, *, lose: bool) -> bool:
-        """End a store's agent. Returns whether data that were not pushed are lost; then `ask_for_lost` must follow."""
+        """End a store's agent. With `lose`, its unpushed data are lost; otherwise they are pushed first, unless the
+        chain is broken. Returns whether data were lost; then `ask_for_lost` must follow."""
         if not (lose or (store.broken and store.begin_anew)):
             self.push(store, now=True)
             self._arrive_all(store)
@@ -327,7 +330,7 @@ class Agents:
         self.scans += 1
 
     def horizon_ts(self) -> int:
-        """The ts above which versions are kept. It is `history_ms` below promised_ts, because a platform may not have
+        """Compute the ts above which versions are kept: `history_ms` below promised_ts, because a platform may not have
         read all files yet. It never decreases."""
         oldest = self.promised_ts() - (self._config.history_ms << LOGICAL_BITS)
         self._horizon_ts = max(self._horizon_ts, oldest)

@@ -25,7 +25,7 @@ _SHORT_VALUE = 255  # a longer value is not in the lock, so a repeated lock does
 
 
 class Conflict(Exception):
-    """Another transaction has locked a key, or committed it after this transaction began."""
+    """Raised if another transaction has locked a key, or committed it after this transaction began."""
 
 
 @dataclass(slots=True, eq=False)
@@ -246,7 +246,7 @@ class Kv:
         return ts
 
     def value(self, key: bytes) -> bytes | None:
-        """The present value of a key that is not a row's."""
+        """The present value of a key that is not of a row of a user table."""
         return self._other.get(key)
 
     def preload(self, key: bytes, value: bytes) -> None:

@@ -94,7 +94,8 @@ class Truth:
         self.settle(snapshot_ts, counted=False)
 
     def settle(self, ts: int, *, counted: bool = True) -> None:
-        """Process the transactions at or below `ts`; no further commit may be decided there."""
+        """Process the transactions at or below `ts`; no further commit may be decided there. With `counted` false their
+        rows change the tables, but count as no events: they are from before the snapshot."""
         for commit_ts, group in groupby(self._due(ts), key=lambda txn: txn.commit_ts):
             txns = list(group)
             for txn in txns:

@@ -50,8 +50,8 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 
 def change_of(entry: Entry) -> str:
-    """The change of an entry as text, such as `retention_ms: null -> 604800000`; `made` or `gone` if what the entry is
-    about was created or deleted."""
+    """Format the change of an entry as text, such as `retention_ms: null -> 604800000`; `made` or `gone` if the entry's
+    object was created or deleted."""
     was, became = entry["was"], entry["became"]
     if was is None or became is None:
         return "made" if was is None else "gone"

@@ -41,8 +41,8 @@ class Description:
 
 
 def describe(name: str, data: bytes, rows_max: int) -> Description:
-    """Detect the kind of object from its bytes, and describe it. Raises CliError for an unknown format, CorruptObject
-    for a damaged object."""
+    """Detect the kind of object from its bytes, and describe it, with at most `rows_max` rows of each table. Raises
+    CliError for an unknown format, CorruptObject for a damaged object."""
     if data[:4] == manifest_format.MAGIC:
         return _manifest(name, data, rows_max)
     if data[:4] == schema_log.MAGIC:

@@ -1,4 +1,5 @@
-"""Describes a metadata object of a TiKV log backup: its slices and, on request, their first keys. No I/O."""
+"""Describes a metadata object of a TiKV log backup: its slices (byte ranges of an object, each with the entries of one
+flush, table and region) and, on request, their first keys. No I/O."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from tistream_cli.client import ApiClient, tenant_path
 
 
 def add_source(client: ApiClient, cluster: str, tenant: str, url: str, br_full: str | None) -> None:
-    """Make a log backup the source of a tenant. Raises CliError; if the log backup cannot be read, with the reason."""
+    """Make a log backup the source of a tenant. `br_full`: the URL of a full backup, from which the rows from before
+    the log are backfilled. Raises CliError; if the log backup cannot be read, with the reason."""
     snapshot = {"kind": "none"} if br_full is None else {"kind": "br-full", "url": br_full}
     body = {"kind": "log-backup", "url": url, "snapshot": snapshot}
     added = client.call("POST", tenant_path(cluster, tenant, "sources"), body)

@@ -30,8 +30,8 @@ def create_tenant(
     index_keys: bool | None = None,
     kind: TenantKind | None = None,
 ) -> None:
-    """Register a tenant. Idempotent. Without `retention`, the platform's setting applies. Without `kms_key`, the
-    bucket's default encryption applies. Raises CliError."""
+    """Register a tenant. Idempotent. For an option that is None the default applies: of `retention` the platform's
+    setting, of `kms_key` the bucket's default encryption. Raises CliError."""
     more: dict[str, object] = {} if retention is None else {"retention_ms": _text(duration_ms(retention))}
     if index_keys is not None:
         more["index_keys"] = index_keys
@@ -85,7 +85,8 @@ def pause_tenant(client: ApiClient, cluster: str, tenant: str, *, paused: bool) 
 
 
 def delete_tenant(client: ApiClient, cluster: str, tenant: str, confirm: str, grace: str) -> None:
-    """Delete a tenant with all of its data after the grace period. Raises CliError."""
+    """Delete a tenant with all of its data after the grace period. `confirm` must repeat the tenant's name. Raises
+    CliError."""
     grace_ms = 0 if grace.strip() == "0" else duration_ms(grace)
     if grace_ms is None:
         raise CliError(f"--grace {grace!r} is not a time: use days as 7d, hours as 36h, minutes as 90m, or 0")

@@ -22,8 +22,8 @@ _PROGRAM = "from tistream_cli.processes.fork_server import main; main({})"
 
 
 class ForkFailed(Exception):
-    """The fork server has ended. If it could not import a module, the reason is on the supervisor's stderr, which it
-    shares."""
+    """Raised if the fork server has ended. If it could not import a module, the reason is on the supervisor's stderr,
+    where the server writes too."""
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ _WINDOW_EVENTS = 20_000
 
 @dataclass(slots=True)
 class Watched:
-    """What all consumers of a run share. `lock` guards it."""
+    """The state that all consumers of a run share. `lock` guards it."""
 
     cluster: str
     tenant: str

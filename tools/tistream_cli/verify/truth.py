@@ -17,7 +17,7 @@ _SHOWN = 80
 
 
 class TruthRefused(CliError):
-    """The file is not a truth file, or belongs to another tenant or run."""
+    """Raised if the file is not a truth file, or belongs to another tenant or run."""
 
 
 class TruthFile:

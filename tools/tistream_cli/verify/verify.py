@@ -57,8 +57,8 @@ class VerifyOptions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyEnd:
-    """Why a comparison is incomplete. `unfinished`: the platform did not return the upstream's changes in time, which
-    is a violation. `inconclusive`: the truth is missing or invalid, or the wait was interrupted."""
+    """The reasons why a comparison is incomplete. `unfinished`: the platform did not return the upstream's changes in
+    time, which is a violation. `inconclusive`: the truth is missing or invalid, or the wait was interrupted."""
 
     unfinished: str | None = None
     inconclusive: str | None = None

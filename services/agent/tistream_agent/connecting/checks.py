@@ -26,13 +26,13 @@ class Check:
 
 
 class CannotConnect(FatalError):
-    """A cluster or a tenant cannot be connected as it is."""
+    """Raised if a cluster or a tenant cannot be connected in its present state."""
 
     code = "cannot-connect"
 
 
 class FailedCheck(CannotConnect):
-    """A check has failed. It was shown, with the remedy."""
+    """Raised if a check has failed. Its result, with the remedy, was shown to the operator before."""
 
     def __init__(self, check: Check) -> None:
         super().__init__(f"{check.name}: {check.why}")

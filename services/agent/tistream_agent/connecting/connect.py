@@ -89,8 +89,9 @@ class Connector:
         """Hold back GC, store the schema, and register the tenant. Returns the tenant's snapshot_ts. Raises
         CannotConnect.
 
-        The call may be repeated: an existing chain of files or schema_snap is kept, and the agent continues from it.
-        The first chain of a new territory begins at the ts that the platform has reached.
+        The call may be repeated: an existing chain of files, or an existing schema_snap (the object with the tenant's
+        schema as of its snapshot_ts), is kept, and the agent continues from it. The first chain of a new territory
+        begins at the ts that the platform has reached.
         """
         tenant = self._connection.tenant
         owned = self._owned()

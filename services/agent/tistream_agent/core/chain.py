@@ -34,8 +34,8 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a chain continues: after file `prev_ts` (0 for a new chain). The promises state up to which ts the chain is
-    complete; their spans cover the territory without gap and overlap.
+    """The place at which a chain continues: after file `prev_ts` (0 for a new chain). The promises state up to which ts
+    the chain is complete; their spans cover the territory without gap and overlap.
 
     `next_ts` is the name of the next file: `prev_ts + 1`, or the tenant's snapshot_ts + 1 for a new chain.
     """

@@ -79,16 +79,16 @@ def prefix_end(prefix: bytes) -> bytes:
 
 
 def raw_scope(keyspace: int | None) -> KeySpan:
-    """The span of the RawKV keys of one keyspace, or of all keyspaces (None). A key has `r`, three bytes of the id, the
-    user's key."""
+    """The span of the RawKV keys of one keyspace, or of all keyspaces (None). In TiKV such a key is `r`, then the
+    keyspace's id in three bytes, then the user's key."""
     prefix = b"r" if keyspace is None else b"r" + keyspace.to_bytes(3, "big")
     return KeySpan(prefix, prefix_end(prefix))
 
 
 @dataclass(frozen=True, slots=True)
 class KeyMap:
-    """How a tenant's keys in the platform correspond to keys in TiKV: either `prefix` is put before them, or they are
-    the same and lie in `scope`.
+    """Converts between a tenant's keys in the platform and its keys in TiKV: in TiKV they have `prefix` before them, or
+    they are the same and lie in `scope`.
 
     A tenant has no keys outside of its scope. So in the platform the first and the last span of its keys are unbounded,
     and in TiKV they end with the scope.

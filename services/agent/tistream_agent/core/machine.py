@@ -43,7 +43,7 @@ _LIES_MS = 600_000
 
 
 class Phase(Enum):
-    """What the agent of a territory does now: it is in one of the steps of its start, it runs, or it has stopped."""
+    """The phase of a territory's agent: a step of its start, running, or stopped."""
 
     NEW = "new"
     CLAIMING = "claiming"

@@ -33,8 +33,8 @@ class _Batch:
     _regions: set[int] = field(default_factory=set)
 
     def sent_as(self, store: int, region_id: int, request_id: int) -> int:
-        """The request_id to send for the next registration: that of the previous registration if it can be shared,
-        otherwise `request_id`, a new one."""
+        """Return the request_id to send for the next registration, and record the registration: the request_id of the
+        previous one if both can share it, otherwise `request_id`, a new one."""
         if store != self._store or region_id in self._regions:
             self.request_id, self._store, self._regions = request_id, store, set()
         self._regions.add(region_id)

@@ -22,7 +22,8 @@ TABLES_BYTES_MAX = 512 << 20
 
 
 class BrokenMessage(TiStreamError):
-    """A message of a stream is not a ChangeDataEvent. The stream must end, and its regions are registered again."""
+    """Raised if a message of a stream is not a ChangeDataEvent. The stream must end, and its regions are registered
+    again."""
 
     code = "broken-message"
 

@@ -203,8 +203,8 @@ class OpenStream:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Subscribe to a region: send a ChangeDataRequest with `register`. `extra_op` is ReadOldValue, `filter_loop` is
-    off."""
+    """Subscribe to a region: send a ChangeDataRequest with `register`. It requests old values (`extra_op`
+    ReadOldValue), and also the rows that a replication tool has written (`filter_loop` is off)."""
 
     stream: int
     request_id: int

@@ -36,15 +36,15 @@ TS_MAX = (1 << 63) - 1
 
 
 class StreamLies(TiStreamError):
-    """The events of a stream contradict its registrations. The stream must end, and its regions are registered
+    """Raised if events of a stream contradict its registrations. The stream must end, and its regions are registered
     again."""
 
     code = "stream-lies"
 
 
 class PromiseBroken(TiStreamError):
-    """TiKV sent a commit at or below a resolved_ts that it had sent before. The territory must stop, and writes no more
-    files."""
+    """Raised if TiKV sent a commit at or below a resolved_ts that it had sent before. The territory must stop, and
+    writes no more files."""
 
     code = "promise-broken"
 
@@ -52,8 +52,8 @@ class PromiseBroken(TiStreamError):
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A subscription that begins. `span` has keys in TiKV's form, with the prefix of a keyspace. `tikv_store_id` is for
-    the status. `told_ts` is the resolved_ts that earlier subscriptions of all of its keys have received (0 if there
-    were none), so no later commit may be at or below it. `request_id` is its number in the agent; `sent_as` is the
+    the status. `told_ts` is the resolved_ts that TiKV has reported for all of its keys in earlier subscriptions (0:
+    none), so no later commit may be at or below it. `request_id` is its number in the agent; `sent_as` is the
     request_id that is sent, which subscriptions may share (0: `request_id`). `hold_ts`: in a range log, the limit that
     late locks of the previous subscription set (late_locks.py)."""
 

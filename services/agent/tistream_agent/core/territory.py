@@ -19,7 +19,7 @@ from tistream_agent.core.keys import Region
 
 @dataclass(frozen=True, slots=True)
 class WaitsForRegion:
-    """PD must be asked for the region of the piece.
+    """The state of a piece whose region PD must be asked for.
 
     `scan` is the call under way; 0 if no call is under way, and then none begins before `not_before_ms`. `failures`
     counts the subscriptions in a row that have ended without progress, for the back-off.
@@ -32,8 +32,8 @@ class WaitsForRegion:
 
 @dataclass(frozen=True, slots=True)
 class ToRegister:
-    """The region of the piece and its leader are known, so it can be registered. `call` is the TSO call under way for
-    its log id; 0 if no call is under way."""
+    """The state of a piece that can be registered, because its region and the region's leader are known. `call` is the
+    TSO call under way for its log id; 0 if no call is under way."""
 
     region: Region
     not_before_ms: int
@@ -43,7 +43,7 @@ class ToRegister:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The piece has a subscription, `request_id`."""
+    """The state of a piece that has a subscription, `request_id`."""
 
     region: Region
     request_id: int
@@ -212,7 +212,8 @@ def cut_by_regions(
     """Cut a piece at the bounds of the regions in PD's answer, which are given with their raw spans.
 
     The keys of a region with a leader can be registered. Keys without a region, and those of a region without a leader,
-    wait for `hole_wait_ms`. Of overlapping regions the one with the highest version counts.
+    wait for `hole_wait_ms`. Of overlapping regions the one with the highest version counts. `failures`: as in
+    WaitsForRegion.
     """
     inside = [(part, region) for found, region in regions if (part := found.clip(piece.span)) is not None]
     inside.sort(key=lambda one: one[0].start)

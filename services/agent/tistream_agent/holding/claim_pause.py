@@ -23,8 +23,9 @@ def pause_s(claims: int) -> float:
 def claims(names: Sequence[str], nonce_of: Callable[[str], str]) -> int:
     """Count the claims among the files `names` of a chain, which are in order and without gaps.
 
-    The first file does not count as a claim. Each claim draws a new nonce, which all files until the next claim have.
-    So there is no claim between two files with the same nonce, and about log2(files) files are read for each claim.
+    `nonce_of` reads the nonce of a file. The first file does not count as a claim. Each claim draws a new nonce, which
+    all files until the next claim have. So there is no claim between two files with the same nonce, and about
+    log2(files) files are read for each claim.
     """
     if len(names) < 2:
         return 0

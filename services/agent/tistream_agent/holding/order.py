@@ -37,8 +37,8 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Which territories a process must stop and which it must start, after an answer of the meta server. A territory in
-    both continues under a new assignment."""
+    """The territories that a process must stop, and those that it must start, after an answer of the meta server. A
+    territory in both continues under a new assignment."""
 
     end: tuple[Key, ...]
     begin: tuple[Order, ...]

@@ -33,13 +33,13 @@ _RETRIED = (
 
 
 class WriteRefused(FatalError):
-    """TiKV refuses a write for a reason that a retry would not change."""
+    """Raised if TiKV refuses a write for a reason that a retry would not change."""
 
     code = "write-refused"
 
 
 class Stopping(Exception):
-    """The process must end, and the batch has not been written completely."""
+    """Raised if the process must end before a batch has been written completely."""
 
 
 class RawWriter:

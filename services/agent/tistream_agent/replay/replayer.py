@@ -35,7 +35,7 @@ class Writer(Protocol):
 
 @dataclass(slots=True)
 class Counts:
-    """How much a replay has written since it started."""
+    """Counts of what a replay has written since it started."""
 
     puts: int = 0
     deletes: int = 0

@@ -31,14 +31,15 @@ R = TypeVar("R", bound=Message)
 
 
 class OtherCluster(FatalError):
-    """PD belongs to another cluster than the one for which this agent was started, so the agent must not use it."""
+    """Raised if PD belongs to another cluster than the one for which this agent was started, so the agent must not use
+    it."""
 
     code = "cluster_id_mismatch"
 
 
 class HoldTooLow(FatalError):
-    """PD has refused a hold on GC, because versions that it would keep may be gone already. `safe_point`: the TSO at
-    and below which they may be gone."""
+    """Raised if PD has refused a hold on GC, because versions that the hold would keep may be gone already.
+    `safe_point`: the TSO at and below which versions may be gone."""
 
     code = "gc"
 
@@ -213,7 +214,8 @@ class PdClient:
         return int(answer.safe_point)
 
     def hold_gc(self, service_id: str, ts: int, ttl_s: int, keyspace: int = NULL_KEYSPACE) -> None:
-        """Ask PD to keep all versions above `ts` for `ttl_s` seconds. Raises HoldTooLow if they may be gone already."""
+        """Ask PD to keep all versions above `ts` for `ttl_s` seconds, under the name `service_id`. Raises HoldTooLow if
+        they may be gone already."""
         if keyspace == NULL_KEYSPACE and not self._barriers:
             request = pdpb.UpdateServiceGCSafePointRequest(service_id=service_id.encode(), TTL=ttl_s, safe_point=ts)
             try:

@@ -67,7 +67,8 @@ class TableErrorConfig(_Part):
 
 
 class LargeMessageConfig(_Part):
-    """What happens to messages above the size limit: the section `[sink.kafka-config.large-message-handle]`."""
+    """The section `[sink.kafka-config.large-message-handle]`, which says what is done with messages above the size
+    limit."""
 
     option: Literal["none", "handle-key-only", "claim-check"] = "none"
     compression: Literal["none", "lz4", "snappy"] = "none"
@@ -124,12 +125,12 @@ class ProtocolConfig(_Part):
 
 class FeedConfig(_Part):
     """The whole configuration of a feed. `raw_changes`: no update is split (`output-raw-change-event`). These are keys
-    of `[tistream]`: `delivery`, `split_unique_updates` (updates of any unique index are split, not only those of the
-    handle key), `compatible` (messages reproduce TiCDC's errors), `allow_no_tables` (a feed is accepted although its
-    rules include no existing table), `on_table_error` (whether an event that cannot be sent stops its table or the
-    feed), `tables` (entries for tables; the first one that matches a table applies), `shards` (the number of shards
-    that write the feed in parallel), `shards_max` (the load decides the number, up to this one), `admin_events`
-    (messages announce a changed number of partitions)."""
+    of `[tistream]`: `delivery` (exactly once or at least once), `split_unique_updates` (updates of any unique index are
+    split, not only those of the handle key), `compatible` (messages reproduce TiCDC's errors), `allow_no_tables` (a
+    feed is accepted although its rules include no existing table), `on_table_error` (whether an event that cannot be
+    sent stops its table or the feed), `tables` (entries for tables; the first one that matches a table applies),
+    `shards` (the number of shards that write the feed in parallel), `shards_max` (the load decides the number, up to
+    this one), `admin_events` (messages announce a changed number of partitions)."""
 
     kafka: KafkaConfig
     filter: FilterConfig = FilterConfig()

@@ -127,7 +127,7 @@ def _one_of(where: str, value: Any, choices: Sequence[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value of a configuration as it stands in an error, 40 characters at most."""
+    """Format a value of a configuration for the text of an error, in at most 40 characters."""
     return repr(value)[:40]
 
 

@@ -44,9 +44,9 @@ class FeedPlan:
 
 def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[str, int] | None = None) -> FeedPlan:
     """Plan a feed. `existing`: the numbers of partitions of the topics that exist; None if they are not known. Raises
-    InvalidRequest if the feed cannot work with these tables: they lack an expression's, an index's or a selector's
-    column, a selector leaves out the key, the rules include no table, or a topic has too few partitions or may not be
-    created."""
+    InvalidRequest if the feed cannot work with these tables: one lacks a column or an index that the configuration
+    names, a column selector leaves out the key, the rules include no table, or a topic has too few partitions or may
+    not be created."""
     chosen, routes, selectors = parts.feed_filter(config), parts.dispatchers(config), parts.column_selectors(config)
     base = sorted((one for one in tables if one.head.kind == "table"), key=lambda one: one.name)
     included = chosen.tables.chosen([one.name for one in base])

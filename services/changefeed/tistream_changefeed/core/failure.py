@@ -40,21 +40,24 @@ class FeedFailed(Exception):
 
 
 def retry(stage: HeldStage, what: str, reason: str, cause: str = "other") -> FeedFailed:
-    """A FeedFailed that may pass by itself, so the step is retried."""
+    """Build the FeedFailed of an error that may pass by itself, so the step is retried. `what`: the object that is
+    concerned."""
     return FeedFailed(Failure("retry", stage, what, reason, cause=cause))
 
 
 def refused(what: str, reason: str, cause: str = "other") -> FeedFailed:
-    """A FeedFailed because the sink rejects the credentials. The step is retried, because an operator may replace
-    them."""
+    """Build the FeedFailed for a sink that rejects the credentials. The step is retried, because an operator may
+    replace them. `what`: the object that is concerned."""
     return FeedFailed(Failure("retry", "sink", what, reason, refused=True, cause=cause))
 
 
 def failed(stage: HeldStage, what: str, reason: str, cause: str = "other") -> FeedFailed:
-    """A FeedFailed that only a person can end, so the step is not retried."""
+    """Build the FeedFailed of an error that only a person can end, so the step is not retried. `what`: the object that
+    is concerned."""
     return FeedFailed(Failure("failed", stage, what, reason, cause=cause))
 
 
 def fenced(what: str, reason: str) -> FeedFailed:
-    """A FeedFailed because another worker owns the shard. This worker must end, and must not write any more."""
+    """Build the FeedFailed for a shard that another worker owns now. This worker must end, and must not write any more.
+    `what`: the shard."""
     return FeedFailed(Failure("fenced", "sink", what, reason))

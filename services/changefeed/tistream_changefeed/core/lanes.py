@@ -1,5 +1,5 @@
-"""Divides the events of a shard into two lanes. Ahead sends the events of all tables that have not stopped. Behind
-sends those of stopped tables that catch up. Pure.
+"""Divides the events of a shard into two lanes: `Ahead` sends the events of all tables that have not stopped, and
+`Behind` those of stopped tables that catch up. Pure.
 
 For each stopped table, Behind sends the events between the table's position and the shard's. Then the table continues
 in Ahead. In both lanes a table stops if one of its events cannot be sent. A DDL waits for every table that it concerns,
@@ -23,8 +23,8 @@ from tistream_changefeed.core.stopped import StoppedTable, behind, following
 
 
 class Lane(Protocol):
-    """One of the two lanes of a shard. Positions are positions in the committed rows of the tenant. `resolves`: whether
-    resolved messages follow the lane's rows."""
+    """One of the two lanes of a shard. A position is a place in the order of the tenant's committed rows. `resolves`:
+    whether the lane sends resolved messages, each of which promises that all events at or below its ts were sent."""
 
     @property
     def resolves(self) -> bool: ...
@@ -42,7 +42,7 @@ class Lane(Protocol):
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """The transaction for one window of messages, as Shard.send returns it. It moves the lane's position to
+        """Make the transaction for one window of messages, as Shard.send does, and move the lane's position to
         `until`."""
 
     def passed(self, until: Position) -> None:
@@ -73,7 +73,7 @@ class Ahead:
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """Implement Lane.send: the transaction moves the shard's position."""
+        """Implement Lane.send: make the transaction, and move the shard's position."""
         return self.shard.send(rows, events, marks, until, skipped)
 
     def passed(self, until: Position) -> None:
@@ -108,7 +108,8 @@ class Behind:
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """Implement Lane.send: the transaction moves the positions of the tables that catch up, and not the shard's."""
+        """Implement Lane.send: make the transaction, and move the positions of the tables that catch up, not the
+        shard's."""
         return self.shard.catch_up(rows, events, marks, until, skipped)
 
     def passed(self, until: Position) -> None:

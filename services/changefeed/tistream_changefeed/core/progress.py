@@ -52,14 +52,15 @@ class Fence(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """How many messages a shard has sent to one partition, and the CRC-32 of all their values, one after the other."""
+    """The number of messages that a shard has sent to one partition, and the CRC-32 of all of their values,
+    concatenated."""
 
     messages: int = 0
     crc: int = 0
 
     def plus(self, value: bytes | memoryview | None, messages: int = 1) -> Tally:
-        """The tally after one more message with this value. With `messages`, after several messages whose concatenated
-        values are `value`."""
+        """Return the tally after one more message with this value. With `messages`, after several messages whose
+        concatenated values are `value`."""
         return Tally(self.messages + messages, zlib.crc32(value or b"", self.crc))
 
 
@@ -103,7 +104,7 @@ class Progress:
 
     @property
     def holding(self) -> tuple[StoppedTable, ...]:
-        """The stopped tables for which the checkpoint waits: all but those that the user has chosen to leave behind."""
+        """The stopped tables that hold the checkpoint back: all but those that the user has chosen to leave behind."""
         return tuple(one for one in self.stopped if not one.left)
 
     def caught_up(self, until: Position) -> Progress:
@@ -123,9 +124,9 @@ class Progress:
         resolved_ts: int | None,
         skipped: int = 0,
     ) -> Progress:
-        """The progress after more messages: those of `rows`, which contain `events` row events, and then `marks` (DDLs,
-        resolved messages and dead letters). `skipped` is the number of dead letters among `marks`. `resolved_ts` None:
-        no resolved message was sent."""
+        """Return the progress after more messages were sent: those of `rows`, which contain `events` row events, and
+        then `marks` (DDLs, resolved messages and dead letters). `skipped` is the number of dead letters among `marks`.
+        `resolved_ts` None: no resolved message was sent."""
         topics = {name: list(tallies) for name, tallies in self.topics.items()}
         contents = chain(rows.contents(), (Content(one.topic, one.partition, 1, one.value) for one in marks))
         for topic, partition, messages, values in contents:
@@ -144,9 +145,9 @@ class Progress:
         )
 
     def knowing(self, topics: Mapping[str, int], ids: Mapping[str, str]) -> Progress:
-        """The progress after these topics were recorded, with their numbers of partitions and their ids, whether
-        messages were sent to them or not. So a later worker sends resolved messages to them, and notices if a topic has
-        another number of partitions or another id."""
+        """Return the progress with these topics recorded, each with its number of partitions and its id, whether
+        messages were sent to them or not. So a later worker sends resolved messages to them too, and notices if a topic
+        has another number of partitions or another id."""
         known = dict(self.topics)
         for topic, count in topics.items():
             tallies = known.get(topic, ())
@@ -234,8 +235,8 @@ def _applied(members: Mapping[str, Any]) -> Applied | None:
 
 def taken_over(found: Progress | None, fence: Fence, start_ts: int, where: str) -> Progress:
     """The progress from which a new worker of the shard continues. `found` is the progress in the sink, read after the
-    old worker was fenced there; None if the sink has no progress. Raises FeedFailed(fenced) if a newer worker has
-    written in the meantime."""
+    old worker was fenced there; None if the sink has no progress: then the shard begins after `start_ts`. Raises
+    FeedFailed(fenced) if a newer worker has written in the meantime."""
     if found is None or found.fence.generation < fence.generation:  # that feed was removed, and this one begins again
         return Progress(Position(start_ts), 0, fence)
     if found.fence > fence:
@@ -244,12 +245,16 @@ def taken_over(found: Progress | None, fence: Fence, start_ts: int, where: str) 
 
 
 def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int, int]]) -> Progress:
-    """The progress after the wanted revision was applied: at the same position, or at the position to which the
-    checkpoint was moved. `ends` is as in check_kept. A move accepts that topics have lost messages, or have other
-    partitions: they are counted again. The highest resolved message is unchanged, because no lower one may follow
-    (invariant 39). Tables that were left behind continue with the others, and their events in between are not sent. A
-    move affects all tables. At a cut every shard has sent everything at or below it, so no lost message is accepted,
-    and no resolved message for the cut is due."""
+    """Apply the wanted revision to a progress, and return the result. Its position is the same, or the ts to which the
+    revision moves the checkpoint. `ends` is as in check_kept.
+
+    A move affects all tables. It accepts that topics have lost messages or have other partitions; their messages are
+    counted anew. Tables that were left behind continue with the others, and their events in between are not sent. The
+    highest resolved message stays, because no lower one may follow (invariant 39).
+
+    A cut is a move to a ts at which the feed is divided into shards in another way. Every shard has sent everything at
+    or below it, so no lost message is accepted, and no resolved message for that ts is due.
+    """
     done = 0 if progress.applied is None else progress.applied.revision
     if done >= wanted.revision:
         return progress
@@ -270,8 +275,8 @@ def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int
 
 
 def grown_ts(before: Progress, wanted: Revision) -> int | None:
-    """The ts above which rows go to another number of partitions, if `revised` applies that to the progress `before`;
-    otherwise None."""
+    """The ts above which rows are spread over another number of partitions; None if `revised`, applied to `before`,
+    does not change the number."""
     done = 0 if before.applied is None else before.applied.revision
     moved = wanted.moved
     return moved.ts if moved is not None and moved.grows and moved.revision > done else None
@@ -293,8 +298,9 @@ def _short(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int,
 def kept_ends(
     progress: Progress, ids: Mapping[str, str], ends: Mapping[str, Mapping[int, int]]
 ) -> dict[str, Mapping[int, int]]:
-    """The end offsets of the topics to which the messages were sent. A topic that was deleted and created again has
-    none of these messages, so its partitions count as empty. `ids`, `ends`: of the topics that exist now."""
+    """Return `ends`, but without partitions for each topic that was deleted and created again, because none of the
+    messages that the shard has sent are in it. `ids` and `ends` have the broker's ids and the end offsets of the topics
+    that exist now."""
     other = {topic for topic, known in progress.ids.items() if ids.get(topic, known) != known}
     return {topic: {} if topic in other else found for topic, found in ends.items()}
 

@@ -60,7 +60,8 @@ class MessageWindow:
 
 
 def windows(commit_ts: Int64s, sizes: Int64s, limit: int, until: Position) -> Iterator[MessageWindow]:
-    """Cut messages into windows of about `limit` bytes. `commit_ts` ascends.
+    """Cut messages into windows of about `limit` bytes. `commit_ts` and `sizes` (in bytes) have an element for each
+    message; `commit_ts` ascends. `until` is the position after the last message.
 
     A window ends only between two commit_ts, because a position inside a commit_ts counts events, not messages. So a
     window is larger than `limit` if the messages of one commit_ts are. Memory is bounded all the same: a scan reads a

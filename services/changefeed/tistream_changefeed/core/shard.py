@@ -52,8 +52,8 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What the sink writes in one atomic step: messages of rows, then `marks` (DDLs, resolved messages, dead letters),
-    then the progress."""
+    """The content of one atomic step of the sink: messages of rows, then `marks` (DDLs, resolved messages, dead
+    letters), then the progress."""
 
     rows: Outgoing
     marks: tuple[Sent, ...]
@@ -119,7 +119,8 @@ class Shard:
     @property
     def end_unstored(self) -> bool:
         """Whether the shard has read up to the feed's end, but the progress in the sink does not show it. That happens
-        after a replay, because no resolved message is sent below a higher one that was sent before."""
+        after the checkpoint was moved back, because no resolved message is sent below a higher one that was sent
+        before."""
         planned = self._planned
         return self.uncommitted and planned is not None and not progress.within(planned.at, self.order.end_ts)
 
@@ -144,7 +145,8 @@ class Shard:
         return Transaction(NOTHING, (), self._planned)
 
     def announce(self, marks: tuple[Sent, ...]) -> Transaction:
-        """The transaction of `opened` with the messages that announce another number of partitions."""
+        """Make the transaction that replaces the one of `opened` if the number of partitions has changed. It has the
+        messages `marks`, which announce the new number."""
         assert self._planned is not None
         self._planned = self._planned.moved(self._planned.at, NOTHING, marks, 0, None)
         return Transaction(NOTHING, marks, self._planned)
@@ -164,13 +166,13 @@ class Shard:
     def send(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """The transaction for one window of messages, which contain `events` row events, and then `marks`. It moves the
-        position to `until`. `skipped` is the number of dead letters among `marks`."""
+        """Make the transaction for one window of messages, which contain `events` row events, and then `marks`. Moves
+        the position to `until`. `skipped` is the number of dead letters among `marks`."""
         return self._planning(rows, events, marks, until, None, skipped)
 
     def send_ddl(self, marks: tuple[Sent, ...], until: Position, skipped: int) -> Transaction:
-        """The transaction with this shard's copies of a DDL, in a feed with several shards. The shard may have no
-        copies. `until` is the position after the DDL."""
+        """Make the transaction with this shard's copies of a DDL, in a feed with several shards. The shard may have no
+        copies. Moves the position to `until`, the position after the DDL."""
         assert self._planned is not None
         self._planned = replace(self._planned, ddl=until)
         return self._planning(NOTHING, 0, marks, until, None, skipped)
@@ -189,12 +191,13 @@ class Shard:
     def resolve(
         self, rows: Outgoing, events: int, message: tuple[Sent, ...], ts: int, until: Position, skipped: int = 0
     ) -> Transaction:
-        """The transaction for one window of messages that ends with the resolved messages `message` for `ts`. It moves
-        the position to `until`."""
+        """Make the transaction for one window of messages that ends with the resolved messages `message` for `ts`.
+        Moves the position to `until`."""
         return self._planning(rows, events, message, until, ts, skipped)
 
     def due_in_ms(self, now_ms: int) -> int:
-        """Milliseconds until a resolved message is due. While a table has stopped, no resolved message can be sent."""
+        """Milliseconds until a resolved message is due; at least BUSY_MS while a stopped table holds the checkpoint
+        back, because no resolved message can be sent then."""
         due_ms = self._pacing.due_in_ms(now_ms)
         return max(due_ms, BUSY_MS) if self._planned is not None and self._planned.holding else due_ms
 
@@ -223,8 +226,9 @@ class Shard:
 
     @property
     def catching(self) -> tuple[StoppedTable, ...]:
-        """The stopped tables whose missing events are being sent: those that had stopped before the sink was opened,
-        and those that have stopped again while they caught up, until they reach that position."""
+        """The stopped tables that catch up, because events of theirs are missing in the sink. A table that had stopped
+        before the sink was opened is retried. A table that has stopped again since then catches up only to the position
+        at which it stopped."""
         return tuple(one for one in self.stopped if one.lacks)
 
     @property
@@ -245,8 +249,8 @@ class Shard:
     def catch_up(
         self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
     ) -> Transaction:
-        """The transaction for one window of messages of the tables that catch up. It moves their position to `until`,
-        and not the shard's."""
+        """Make the transaction for one window of messages of the tables that catch up. Moves their positions to
+        `until`, and not the shard's."""
         planned = self._planned
         assert planned is not None
         moved = planned.moved(planned.at, rows, marks, events, None, skipped)
@@ -268,8 +272,8 @@ class Shard:
         return planned.at.commit_ts if resolved and all(map(_rejoins, planned.holding)) else None
 
     def rejoin(self, marks: tuple[Sent, ...], ts: int | None) -> Transaction:
-        """The transaction after which the tables that have caught up continue with the others. `marks` are resolved
-        messages for `ts`, if it is not None."""
+        """Make the transaction after which the tables that have caught up are sent with the others again. `marks` are
+        resolved messages for `ts`, if it is not None."""
         planned = self._planned
         assert planned is not None
         moved = planned.moved(planned.at, NOTHING, marks, 0, ts)

@@ -21,8 +21,9 @@ class StoppedTable:
     """A table that has stopped. With an empty table name it stands for all tables of its database, because a DDL of the
     database waits. All events of the table at or before `at` are in the sink.
 
-    `left`: the user has chosen to leave it behind, so DDLs and the checkpoint do not wait for it. `limit` is the
-    position at which it has stopped again since the sink was opened; None if it is retried.
+    `left`: the user has chosen to leave it behind, so DDLs and the checkpoint do not wait for it. `limit`: if the table
+    has stopped since the sink was opened, the position after which nothing of it is sent. None: it had stopped before,
+    and is being retried.
     """
 
     name: Name
@@ -49,7 +50,7 @@ class StoppedTable:
         return (not self.left) if self.limit is None else self.at < self.limit
 
     def caught_up(self, until: Position) -> StoppedTable:
-        """The table after its events up to `until` were sent, but no event after its `end`."""
+        """Return the table as it is after its events up to `until` were sent, but none after its `end`."""
         if not self.lacks:
             return self
         return replace(self, at=max(self.at, until if self.limit is None else min(until, self.limit)))
@@ -89,6 +90,6 @@ def behind(events: Events, at: Position) -> Bools:
 
 
 def replaced(tables: Iterable[StoppedTable], one: StoppedTable) -> tuple[StoppedTable, ...]:
-    """The tables with `one` added. It replaces a table of the same name."""
+    """Return the tables with `one` added. It replaces a table of the same name."""
     name = tuple(map(fold, one.name))
     return (*(table for table in tables if tuple(map(fold, table.name)) != name), one)

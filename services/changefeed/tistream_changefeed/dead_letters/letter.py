@@ -26,7 +26,8 @@ _LENGTHS = (1 << 20, 4_096, 256, 32)  # characters of a value
 
 
 def of_row(batch: RowBatch, at: int, skip: Skip, topic: str, bytes_max: int) -> Sent:
-    """The letter of the event with index `at` in a batch."""
+    """Build the letter of the event with index `at` in a batch, with a value of at most `bytes_max` bytes. `skip` names
+    the event, and has the reason."""
     raw: bytes = batch.raw[at].as_py()
     head = _head(skip) | {"key": raw.hex(), "op": _OPS[int(kinds(batch)[at])]}
     for length in _LENGTHS:

@@ -44,7 +44,8 @@ class Skips:
         return None
 
     def of(self, error: MessageTooLarge) -> Skips:
-        """Skips for the events that are too large for a message. They are written to the same dead letter topic."""
+        """Return the Skips that leave out the events of `error`, which are too large for a message. Their letters go to
+        the same dead letter topic."""
         why = "its message is larger than max-message-bytes, and on-row-error is dead-letter"
         named = [Skip(commit_ts=ts, table=error.table, key=key.hex(), reason=why) for ts, key in error.events]
         return replace(self, named=named)

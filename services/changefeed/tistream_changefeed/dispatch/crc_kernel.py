@@ -26,7 +26,7 @@ _SINGLE_EXPONENT, _DOUBLE_EXPONENT = 0x7F800000, 0x7FF0000000000000
 
 
 class Form(IntEnum):
-    """How the text is made from a column's value before it is hashed."""
+    """The ways in which a column's value becomes the text that is hashed."""
 
     BYTES = 0  # the bytes of a text or binary value
     INT = 1  # decimal digits of an int64

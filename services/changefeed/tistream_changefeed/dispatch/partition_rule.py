@@ -24,7 +24,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 
 class By(StrEnum):
-    """What the partition of a row event depends on."""
+    """The facts about a row event on which its partition can depend."""
 
     TABLE = "table"
     INDEX = "index-value"

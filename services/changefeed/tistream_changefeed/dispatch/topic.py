@@ -19,7 +19,8 @@ _BYTES_MAX = 249
 
 @dataclass(frozen=True, slots=True)
 class TopicExpression:
-    """The expression of a topic's name: a literal, or a text with `{schema}` and `{table}`, in this order."""
+    """The name of a topic, in which `{schema}` and then `{table}` may stand for the names of the database and the
+    table."""
 
     text: str
 

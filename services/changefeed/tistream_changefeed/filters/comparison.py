@@ -31,8 +31,9 @@ LIKE_CHARS_MAX = 1_024
 
 
 def compare(how: str, left: Operand, right: Operand) -> Operand:
-    """The result of a comparison, as a BOOL operand; NULL if one side is NULL. `how` is a key of _COMPARE. Raises
-    InvalidRequest for operands that MySQL would compare by converting one of them in a way that is not supported."""
+    """Compare two operands by the operator `how`, a key of _COMPARE. Returns a BOOL operand; NULL where one side is
+    NULL. Raises InvalidRequest for operands that MySQL would compare by converting one of them in a way that is not
+    supported."""
     if Sort.NULL in (left.sort, right.sort):
         return NULL
     ordered = how not in (EQUAL, UNEQUAL)
@@ -53,8 +54,8 @@ def is_null(operand: Operand) -> Operand:
 
 
 def truth(operand: Operand) -> Any:
-    """A boolean array or scalar: whether each value is true; NULL where the value is NULL. Raises InvalidRequest for
-    texts and dates."""
+    """Return whether each value of an operand is true, as a boolean array or scalar; NULL where the value is NULL.
+    Raises InvalidRequest for texts and dates."""
     match operand.sort:
         case Sort.BOOL | Sort.NULL:
             return operand.values

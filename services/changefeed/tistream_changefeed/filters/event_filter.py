@@ -31,8 +31,8 @@ REGEX_CHARS_MAX = 1_024
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """One entry of `[[filter.event-filters]]`. A change is left out if an expression is true for it. An expression is
-    None if the entry does not have it."""
+    """One entry of `[[filter.event-filters]]`. A change of a table that `matcher` matches is left out if its kind is in
+    `ignored`, or if the expression for its kind is true for it. An expression is None if the entry does not have it."""
 
     matcher: TableRules
     ignored: frozenset[str] = frozenset()  # event_kinds.parse_kinds
@@ -58,9 +58,9 @@ class EventFilter:
 
     def rows(self, batch: RowBatch) -> tuple[Bools, Bools]:
         """Apply the filter to the changes of a table that it matches. Returns two masks. The first says whether a
-        change is left out. The second says whether a change is an update of a row that the sink never received, because
-        both the row's insert and the updates to its old value are ignored. Raises InvalidRequest if the table lacks a
-        column of an expression."""
+        change is left out. The second says whether a change is an update whose old row the sink does not have, because
+        the filter leaves out every insert of that row and every update to it: such an update must be sent as an insert.
+        Raises InvalidRequest if the table lacks a column of an expression."""
         kind = kinds(batch)
         out = np.isin(kind, ignored_rows(self.ignored))
         update = kind == UPDATE

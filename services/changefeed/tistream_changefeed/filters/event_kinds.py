@@ -86,8 +86,9 @@ def ignored_rows(kinds: frozenset[str]) -> list[int]:
 
 
 def ignores_ddl(kinds: frozenset[str], event: DdlEvent) -> bool:
-    """Whether a DDL event is of one of these kinds. `alter table` is every alteration of a table except a rename, by
-    its action or by its statement. A DDL that was rolled back has the kind of the DDL that it reverts."""
+    """Whether a DDL event is of one of these kinds. The kind `alter table` has every DDL that alters a table, by its
+    action or by the text of its statement, except a rename. A DDL that was rolled back has the kind of the DDL that it
+    reverts."""
     action = event.action.removeprefix(_UNDONE)
     if _ALL_DDL in kinds or any(action in _ACTIONS.get(name, ()) for name in kinds):
         return True

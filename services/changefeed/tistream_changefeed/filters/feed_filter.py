@@ -62,14 +62,15 @@ class FeedFilter:
         return fold(name[0]) not in UNSENT_SCHEMAS and self.tables.matches(*name)
 
     def window(self, window: EventWindow) -> EventWindow:
-        """The events of a window that are sent, out of those that were committed (rows/window.py). Raises
-        InvalidRequest if a table lacks a column that an expression names."""
+        """Return the events of a window that the feed sends. `window` has the changes as they were committed, before
+        updates are split (rows/window.py). Raises InvalidRequest if a table lacks a column that an expression names."""
         rows = [self.rows(batch) for batch in window.rows if self.includes(batch.version)]
         ddls = tuple(ddl for ddl in window.ddls if self.sends(ddl.event))
         return replace(window, rows=tuple(batch for batch in rows if len(batch)), ddls=ddls)
 
     def rows(self, batch: RowBatch) -> RowBatch:
-        """The changes that are sent, out of those of a table that the rules include."""
+        """Return the changes of a batch that the feed sends. The rules include the batch's table. An update whose old
+        row the sink does not have becomes an insert."""
         out = np.isin(batch.start_ts, list(self.start_ts)) if self.start_ts else np.zeros(len(batch), dtype=bool)
         fresh = np.zeros(len(batch), dtype=bool)
         for one in self._of(batch.version.name):

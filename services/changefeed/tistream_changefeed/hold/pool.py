@@ -19,7 +19,7 @@ class Pool(Protocol):
         """The ts up to which (inclusive) everything can be read now. It never decreases."""
 
     def wait_fresh(self) -> None:
-        """Wait a moment, until the newest progress of the tenant has been read."""
+        """Wait until the newest progress of the tenant has been read, but only for a moment."""
 
     def check_known(self) -> None:
         """Check that the tenant exists and can be read. Raises Unavailable, UnknownName."""
@@ -31,4 +31,4 @@ class Pool(Protocol):
         """Wait until resolved_ts > `ts`, or `timeout_ms` have passed. Returns whether resolved_ts > `ts`."""
 
     def met(self, barrier: Barrier) -> None:
-        """Record that a reader has come to a row that cannot be decoded."""
+        """Record that a reader has come to `barrier`, which is a row that cannot be decoded."""

@@ -1,5 +1,5 @@
-"""Limits what the feeds of a tenant send at this worker to its share of the tenant's rate quotas (docs/changefeeds.md,
-"Limits")."""
+"""Limits how fast this worker sends the changes of each tenant. All workers share the rate quotas of a tenant
+(docs/changefeeds.md, "Limits")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ BUSY_MS = 2_000  # a worker that has sent nothing for so long needs no share
 
 @dataclass(frozen=True, slots=True)
 class Slowed:
-    """A pause before the next transaction. `held_by` explains it to users in the feed's status."""
+    """A pause before the next transaction, because a quota is used up. `held_by` explains it to users in the feed's
+    status."""
 
     wait_ms: int
     held_by: HeldBy
@@ -85,5 +86,5 @@ class TenantQuotas:
 
 
 def unlimited(rows: int, size: int) -> Slowed | None:  # noqa: ARG001
-    """The `charge` function of a feed without a quota: never a pause."""
+    """Return None: a feed without a quota never pauses. Takes the place of TenantQuotas.charge."""
     return None

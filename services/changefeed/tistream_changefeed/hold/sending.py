@@ -59,7 +59,8 @@ class Sending:
     _passed: Position | None = None  # the newest DDL that every shard is known to have sent
 
     def segment(self, lane: Lane, one: Segment, pool: Pool, *, last: bool) -> None:
-        """Send the rows and the DDL of a segment. `last`: its rows are the last ones that can be read now."""
+        """Send the rows and the DDL of a segment that belong to `lane`. `last`: its rows are the last ones that can be
+        read now."""
         self._rows(lane, one, last=last)
         lane.passed(one.rows_end)
         if one.ddl is not None and one.ddl_end is not None:

@@ -39,7 +39,7 @@ class Sink(Protocol):
         of the topics that it names."""
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions of a topic. The topic is created if it does not exist."""
+        """Return the number of partitions of a topic. Creates the topic if it does not exist."""
 
     def topics(self) -> Mapping[str, int]:
         """The topics that resolved messages go to, with their numbers of partitions."""
@@ -67,10 +67,10 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The encoded messages of some row events, one for each event. `framed` converts consecutive parts of `messages`,
-    in order, to the messages that are sent: a protocol may put several events into one message, or insert the schemas
-    of tables. `claims` are the files that messages refer to. `letters` are the dead letters of events that are left
-    out, in the order of commits."""
+    """The encoded messages of some row events, one for each event. `framed` converts a part of `messages` to the
+    messages that are sent, because a protocol may put several events into one message, or insert the schemas of tables.
+    Call it for consecutive parts, in order. `claims` are the files that messages refer to. `letters` are the dead
+    letters of events that are left out, in the order of commits."""
 
     messages: Outgoing
     framed: Callable[[Outgoing], Outgoing]
@@ -92,8 +92,8 @@ class Pipeline(Protocol):
         size come before its puts."""
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
-        """Reset the state, because the sink was opened again, at `ts`: messages that were sent before may have been
-        aborted. Yields, in parts, the messages that must be sent before any row."""
+        """Reset the state, because the sink was opened again, and messages that were sent before may have been aborted.
+        The shard continues after `ts`. Yields, in parts, the messages that must be sent before any row."""
 
     @property
     def errors(self) -> ErrorRules:

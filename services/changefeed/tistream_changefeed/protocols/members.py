@@ -22,15 +22,16 @@ Forms = Callable[[Column], Form]
 
 
 def places_of(batch: RowBatch, columns: Sequence[Column]) -> list[int]:
-    """The indexes in the batch of those of `columns` that it has."""
+    """The indexes of the batch's columns that are among `columns`, in the batch's order."""
     return [place for place, column in enumerate(batch.columns) if column in columns]
 
 
 def all_parts(
     batch: RowBatch, arrays: Sequence[Any], columns: Sequence[Column], head: Head, form: Forms, tail: str = ""
 ) -> list[LineColumn]:
-    """The JSON members of these columns, as columns of a LineWriter. `tail` is the text between a value and the next
-    comma; the caller adds the last one."""
+    """The JSON members of these columns, as columns of a LineWriter. `head` returns the text before a column's value,
+    and `form` how the value is written. `tail` is the text between a value and the comma after it; the caller adds it
+    after the last value."""
     return [
         LineColumn(
             f"{tail + ',' if number else ''}{head(batch.columns[place])}", form(batch.columns[place]), arrays[place]
@@ -43,7 +44,8 @@ def changed_parts(
     batch: RowBatch, columns: Sequence[Column], head: Head, form: Forms, tail: str = ""
 ) -> list[LineColumn]:
     """The JSON members with the old values of those of `columns` that an update changes, as columns of a LineWriter. A
-    line has only the members of its own update. `tail` is the text after a value."""
+    line has only the members of its own update. `head` and `form` are as in `all_parts`; `tail` is the text after a
+    value."""
     return [
         LineColumn(f",{head(column)}", form(column), batch.old[place], tail, changed(batch, [column]))
         for place in places_of(batch, columns)

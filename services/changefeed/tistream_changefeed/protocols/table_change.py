@@ -27,7 +27,8 @@ class TableChange:
 
 
 def table_changes(event: DdlEvent, table_at: TableAt) -> tuple[TableChange, ...]:
-    """The tables that a DDL changed; the table that the DDL names comes first. Empty for a DDL of a database.
+    """Find the tables that a DDL changed, by `table_at`; the table that the DDL names comes first. Empty for a DDL of a
+    database.
 
     A table keeps its id when it is renamed. It gets another id when it is truncated or exchanged with a partition; then
     the table that has its name afterwards counts as the same table.

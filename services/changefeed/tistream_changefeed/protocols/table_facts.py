@@ -45,9 +45,9 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What schema messages say about one version of a table. `columns` are those that SELECT shows, including virtual
-    generated ones. `update_ts` is the TSO of the last change of the definition, which simple and avro use as the
-    version of the schema."""
+    """The facts about one version of a table that schema messages contain. `columns` are those that SELECT shows,
+    including virtual generated ones. `update_ts` is the TSO of the last change of the definition, which simple and avro
+    use as the version of the schema."""
 
     database: str
     table: Table
@@ -97,7 +97,7 @@ class VersionCache(Generic[T]):
         self._known: OrderedDict[TableVersion, T] = OrderedDict()
 
     def of(self, version: TableVersion) -> T:
-        """The value for a table version. It is computed at the first call."""
+        """Return the value for a table version. It is computed at the first call, and kept."""
         found = self._known.get(version)
         if found is None:
             found = self._make(version)

@@ -41,8 +41,8 @@ class ConfluentRegistry:
         self._http.close()
 
     def id_of(self, subject: str, schema: str) -> int:
-        """The id of a schema. A new schema is registered under the subject first. Raises Unavailable if the registry
-        does not answer, or refuses the credentials; SchemaRefused if it does not accept the schema."""
+        """Return the id of a schema. Registers the schema under the subject first, if it is new. Raises Unavailable if
+        the registry does not answer, or refuses the credentials; SchemaRefused if it does not accept the schema."""
         known = self._ids.get((subject, schema))
         if known is None:
             known = self._ids[subject, schema] = self._register(subject, schema)

@@ -41,14 +41,15 @@ class Comparison:
         self._of(one, head).wanted += 1
 
     def found(self, one: Sent, head: Head, offset: int) -> None:
-        """Add an event that a message contains. `offset`: of the message in its partition."""
+        """Add an event that was found in a message. `head` is what the message says about it; `offset` is that of the
+        message in its partition."""
         counted = self._of(one, head)
         counted.found += 1
         counted.offset = offset
 
     def take_missing(self, one: Sent) -> bool:
-        """Whether no message was found for this event. If so, it counts as found from now on: of several equal events,
-        only as many are missing as have no message."""
+        """Return whether no message was found for this event. If so, record one as found: of several equal events, only
+        as many are missing as have no message."""
         counted = self._seen.get(_digest(one))
         if counted is None or counted.found >= counted.wanted:
             return False

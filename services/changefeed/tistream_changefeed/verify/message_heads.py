@@ -18,8 +18,8 @@ Pair = tuple[bytes | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a message says about its row event. `key`: the values of the handle key, if the message marks its
-    columns."""
+    """The commit_ts, the table and the key that a message states for its row event. `key`: the values of the handle
+    key; empty if the message does not mark its columns."""
 
     commit_ts: int
     database: str

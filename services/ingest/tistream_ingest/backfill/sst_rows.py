@@ -24,7 +24,7 @@ PREFIX_BYTES = 1  # `z`, RocksDB's prefix of data keys
 
 
 class SstMismatch(ValueError):
-    """The SST files contradict each other, or have entries that no full backup has."""
+    """Raised if the SST files contradict each other, or have entries that no full backup has."""
 
 
 class RowJoiner:
@@ -36,8 +36,9 @@ class RowJoiner:
         self.entries = 0  # write records so far
 
     def lacking(self, keys: pa.Array, records: pa.Array) -> Batch:
-        """Parse the next batch of `write` entries. Raises SstMismatch for a malformed entry, a record that is not a
-        put, a commit_ts above base_ts, or keys that do not ascend."""
+        """Parse the next batch of `write` entries. The result may lack long values, which are in `default`. Raises
+        SstMismatch for a malformed entry, a record that is not a put, a commit_ts above base_ts, or keys that do not
+        ascend."""
         try:
             found, parsed = versioned_keys(keys, PREFIX_BYTES), write_records(records)
         except ValueError as error:

@@ -25,7 +25,7 @@ _ROW_BYTES = 48  # of an entry besides its key and values
 
 
 def encode(tenant: TenantKey, release: Release, number: int, rows: pa.Table) -> bytes:
-    """Encode the change file for entry `number` of `release.pieces`. rows: its changes (joining.ROWS), in the order of
+    """Encode the change file that `release.pieces[number]` describes. rows: its changes (joining.ROWS), in the order of
     keys."""
     piece = release.pieces[number]
     prev_ts = release.pieces[number - 1].ts if number else release.prev_ts

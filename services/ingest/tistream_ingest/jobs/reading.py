@@ -1,5 +1,5 @@
-"""Reads slices of a log backup by ranged GETs, adjacent slices with one request, and unpacks them one after the
-other."""
+"""Reads slices of a log backup by ranged GETs, adjacent slices with one request, and unpacks them one after the other.
+A slice is a byte range of an object, with the entries of one flush, table, region and column family."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AT_ONCE_BYTES = 32 << 20  # stored bytes of one object that are in memory
 
 
 def read(log: ObjectStore, slices: Iterable[Slice]) -> Iterator[tuple[Slice, bytes]]:
-    """Read slices. Yields each with its unpacked bytes, which have been checked.
+    """Read slices. Yields each slice with its unpacked bytes, which have passed their checks.
 
     Raises:
         NotFoundYet: the object is gone.

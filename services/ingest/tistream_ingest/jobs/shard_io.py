@@ -172,7 +172,8 @@ def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[byt
 
 
 def by_piece(prepared: Iterable[Sequence[Prepared]], pieces: int) -> list[list[bytes]]:
-    """Regroup what all shards have prepared, by change file."""
+    """Regroup what all shards have prepared: for each of the `pieces` change files, the parts that the shards have for
+    it."""
     out: list[list[bytes]] = [[] for _ in range(pieces)]
     for one in prepared:
         for number, part in one:

@@ -15,9 +15,9 @@ from tistream.logbackup.metadata import DEFAULT, WRITE, Metadata, Slice
 
 @dataclass(slots=True)
 class Catalog:
-    """The slices of a log backup that later releases may need, by the name of their metadata object. released_ts:
-    commits at or below it have been released. horizon_ts: `default` slices whose timestamps are all below it are not
-    kept. names: every metadata object that was read, or that its name or age excludes."""
+    """The slices of a log backup that later releases may need, each under the name of the metadata object that lists
+    it. released_ts: commits at or below it have been released. horizon_ts: `default` slices whose timestamps are all
+    below it are not kept. names: every metadata object that was read, or that its name or age excludes."""
 
     released_ts: int
     horizon_ts: int

@@ -27,8 +27,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The number and size of a shard's changes with first <= commit_ts <= last. A change that the log repeats counts
-    each time."""
+    """The number of a shard's changes with first <= commit_ts <= last, and their bytes. A change that the log repeats
+    counts each time."""
 
     first: int
     last: int
@@ -50,8 +50,8 @@ def whole(window: Window, index: int) -> tuple[ReleaseFile, ...]:
 
 
 def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> tuple[ReleaseFile, ...]:
-    """Divide the window into change files. `index` is the log index of the first file; each watermark takes one
-    index."""
+    """Divide the window into change files of the size `limits`. `surveys` has the sizes of each shard's changes.
+    `index` is the log index of the first file; each watermark takes one index."""
     rows: dict[int, int] = {}
     sizes: dict[int, int] = {}
     for one in (one for survey in surveys for one in survey.bins):

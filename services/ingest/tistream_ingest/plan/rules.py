@@ -13,9 +13,9 @@ CLOCKS_MS = 3_600_000  # how far the object store's clock, and an upload, may be
 
 @dataclass(frozen=True, slots=True)
 class SourceRules:
-    """The limits of a source. horizon_ms: the duration of transactions up to which the metadata of long values is kept;
-    for longer transactions it is read again. shard_bytes_min, shard_bytes_max: unpacked bytes of one shard.
-    flushes_kept: number of flush times per store, for the status."""
+    """The limits of a source. horizon_ms: for how long the metadata of long values is kept; if a transaction lasted
+    longer, it is read again. shard_bytes_min, shard_bytes_max: unpacked bytes of one shard. flushes_kept: number of
+    flush times per store, for the status."""
 
     limits: Limits = field(default_factory=Limits)
     horizon_ms: int = 2 * 3_600_000
@@ -35,8 +35,9 @@ def may_matter(name: str, ts: int) -> bool:
 
 
 def uploaded_lately(name: str, modified_ms: int, ts: int) -> bool:
-    """Whether a metadata object may have been uploaded after the release at `ts` listed the bucket. If so, its commits
-    are only checked against the pool. modified_ms is 0 if the object store has no clock."""
+    """Whether a metadata object may have been uploaded after the release at `ts` listed the bucket, so that no release
+    has read it. The next release then looks up its commits at or below `ts` in the pool. modified_ms is 0 if the object
+    store has no clock."""
     hints = meta_name.parse(name)
     flushed_ms = 0 if hints is None else physical_ms(hints.flush_ts)
     return max(flushed_ms, modified_ms) >= physical_ms(ts) - CLOCKS_MS

@@ -36,7 +36,7 @@ from tistream_ingest.restore.restore_plan import Chunk
 
 @dataclass(frozen=True, slots=True)
 class ReadWork:
-    """What to read: the rows of a tenant's key range as of `ts`."""
+    """The rows that a work item reads: those of a tenant's key range as of `ts`."""
 
     tenant: TenantKey
     ts: int

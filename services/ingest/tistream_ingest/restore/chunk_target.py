@@ -34,7 +34,8 @@ class TargetSpec:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """A table of a restore with its number, counted from 1. `info`: its TableInfo."""
+    """A table of a restore with its number, counted from 1, by which targets name its files. `info`: its TableInfo
+    (TiDB's JSON)."""
 
     number: int
     table: RestoredTable
@@ -42,8 +43,9 @@ class Numbered:
 
 
 class ChunkTarget(Protocol):
-    """A target of a restore. Chunks may be written in any order and by several processes. Each chunk is written once,
-    and completely or not at all. Calls raise TargetFailed, TargetRefused, Unavailable."""
+    """A target of a restore; `one` is the table that a call concerns. Chunks may be written in any order and by several
+    processes. Each chunk is written once, and completely or not at all. Calls raise TargetFailed, TargetRefused,
+    Unavailable."""
 
     chunk_rows: int  # of a chunk, at most
 

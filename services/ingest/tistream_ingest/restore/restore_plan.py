@@ -73,7 +73,7 @@ def _cut(wanted: TableRange, firsts: Sequence[bytes]) -> Iterator[TableRange]:
 
 
 def shards_for(shards: Iterable[IndexShard], wanted: TableRange) -> tuple[IndexShard, ...]:
-    """The shards of the pool that are needed to read the range."""
+    """The shards of the pool that have keys of the range, so they are needed to read it."""
     return tuple(shard for shard in shards if shard.span.overlaps(wanted.span))
 
 
@@ -159,7 +159,7 @@ def left(table: PlannedTable, there: Collection[int]) -> list[Chunk]:
 
 
 def lots(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
-    """Divide chunks into groups of `size`. Progress is reported after each group."""
+    """Divide chunks into groups of `size`. The restore reports its progress after each group."""
     for at in range(0, len(chunks), size):
         yield chunks[at : at + size]
 
@@ -167,8 +167,8 @@ def lots(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
 def progress(
     tables: Sequence[PlannedTable], done: Mapping[tuple[str, str], int], checksums: Mapping[tuple[str, str], str]
 ) -> list[RestoreTable]:
-    """The progress of each table, in the form of a report. `done`: the number of rows that the target has, by
-    (database, table)."""
+    """The progress of each table, in the form of a report. `done`: the number of rows that the target has, and
+    `checksums` those of complete tables, both by (database, table)."""
     return [
         RestoreTable(
             database=one.database,

@@ -52,7 +52,7 @@ class TableThen:
 
 
 class Tenants(Protocol):
-    """What a restore reads tenants with: their schema and their committed rows."""
+    """The interface through which a restore reads the schema and the committed rows of tenants."""
 
     def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableThen]:
         """The tables with these names at the ts, in the order of `names`. Raises UnknownName, Gone, Unavailable."""
@@ -72,11 +72,11 @@ class Runner(Protocol):
 
 
 class Refused(Exception):
-    """The restore fails, because a retry could not succeed. The text is the reason."""
+    """Raised if the restore fails, because a retry could not succeed. The text is the reason."""
 
 
 class TryAgain(Exception):
-    """This attempt has failed for a temporary reason; a later attempt may succeed."""
+    """Raised if this attempt has failed for a temporary reason, so a later attempt may succeed."""
 
 
 @dataclass(slots=True)

@@ -42,7 +42,7 @@ class ReleaseRunner(Protocol):
 
 
 class TenantPool(Protocol):
-    """What a source reads the tenant's committed pool with."""
+    """The interface through which a source reads the tenant's committed rows (its pool)."""
 
     def reached_ts(self) -> int:
         """The ts up to which every committed row is in the pool. Raises Unavailable."""
@@ -53,8 +53,8 @@ class TenantPool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What does not change about a source. snapshot_ts: that of the tenant. keep_index: whether the tenant's index
-    entries are kept."""
+    """The properties of a source that never change. snapshot_ts: that of the tenant. keep_index: whether the tenant's
+    index entries are kept."""
 
     source_id: str
     tenant: TenantKey
@@ -65,7 +65,7 @@ class Identity:
 
 @dataclass(slots=True)
 class LogFacts:
-    """What a source has found out, for its status."""
+    """Facts that a source has read from its log backup, for its status."""
 
     checkpoint_ts: int = 0
     checkpoint_since_ms: int = 0

@@ -8,15 +8,15 @@ HEALS = "a sound copy in its place lets the source go on"
 
 
 class SourceStopped(FatalError):
-    """The source has stopped for good. The text states the reason, and what to do. The rows that the tenant has
-    stay."""
+    """Raised if a source has stopped for good. The text states the reason, and what to do. The tenant keeps the rows
+    that it has."""
 
     code = "source-stopped"
 
 
 class SourceHeld(RetryableError):
-    """The source cannot continue now, and recovers by itself. `stage` is as in a status's `held_by`. `object` is the
-    object that the source waits for."""
+    """Raised if a source cannot continue now, but recovers by itself. `stage` is as in a status's `held_by`. `object`
+    is the object that the source waits for."""
 
     code = "source-held"
 

@@ -23,12 +23,11 @@ _NO_TABLE = frozenset({1049, 1146})
 
 
 class BelowGc(Unavailable):
-    """The upstream's garbage collection has passed the ts of a read. The read must be repeated at a newer ts."""
+    """Raised if the upstream's garbage collection has passed the ts of a read, which must be repeated at a newer ts."""
 
 
 class Refused(InvalidRequest):
-    """The server rejected a statement because it does not know it, or a function or column in it. `number`: MySQL's
-    error number."""
+    """Raised if the server does not know a statement, or a function or column in it. `number`: MySQL's error number."""
 
     def __init__(self, text: str, number: int) -> None:
         super().__init__(text)

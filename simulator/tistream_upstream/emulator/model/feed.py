@@ -35,7 +35,8 @@ class Subscription:
     deltas: deque[cdcpb.Event] = field(default_factory=deque)
 
     def wants(self, row: Row, clips: bool) -> bool:
-        """Whether the stream sends a row of the region to this subscription."""
+        """Whether the stream sends a row of the region to this subscription. `clips`: it leaves out rows outside of the
+        requested range."""
         if row.txn_source >> 8 or (self.request.filter_loop and row.txn_source & 0xFF):
             return False
         return not clips or (row.key >= self.start and (not self.end or row.key < self.end))
@@ -65,7 +66,8 @@ class Feed:
         return self._features
 
     def key(self, request: cdcpb.ChangeDataRequest) -> Key:
-        """What identifies the subscription of a request on this stream."""
+        """Return the key by which this stream finds the subscription of a request: its region, and with EventFeedV2
+        also its request_id."""
         return (request.request_id if self._multiplexing else 0, request.region_id)
 
     def of_region(self, region_id: int) -> list[Subscription]:

@@ -27,12 +27,13 @@ class GcState:
     holds: dict[str, Hold] = field(default_factory=dict)
 
     def live(self, now_ms: int) -> dict[str, Hold]:
-        """The holds that have not ended yet."""
+        """Drop the holds that have ended, and return the others."""
         self.holds = {name: hold for name, hold in self.holds.items() if hold.ends_ms > now_ms}
         return self.holds
 
     def lowest(self, now_ms: int) -> int:
-        """The lowest ts of the holds that have not ended, but at least the transaction safe point."""
+        """The lowest ts of the holds that have not ended, but at least the transaction safe point, which is also the
+        result if there is no hold."""
         return max(
             self.txn_safe_point, min((hold.ts for hold in self.live(now_ms).values()), default=self.txn_safe_point)
         )

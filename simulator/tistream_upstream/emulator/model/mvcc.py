@@ -87,8 +87,8 @@ class Mvcc:
                 yield key, versions[at - 1]
 
     def collect(self, safe_point: int) -> int:
-        """Drop versions that no read at or above `safe_point` needs; Returns their number. As in TiKV, later scans from
-        a ts below it miss versions, without an error."""
+        """Drop the versions that no read at or above `safe_point` needs. Returns their number. As in TiKV, later scans
+        from a ts below it miss versions, without an error."""
         dropped = 0
         for key in list(self._versions):
             versions = self._versions[key]

@@ -22,7 +22,7 @@ class QuietSource:
         self._last = self.base_ts
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """The items that happen up to `to_us` and have not been returned before, in order."""
+        """Return the items that happen up to `to_us`, in order; each item is returned once."""
         while self._happenings and self._happenings[0].at_us <= to_us:
             yield self._happenings.pop(0)
 

@@ -73,14 +73,14 @@ Item = Command | RegionsChange | Congested | StoreFault
 
 
 class TimelineSource(Protocol):
-    """Where an emulated cluster gets its timeline from: a recording, or a simulated cluster."""
+    """The interface of the sources of an emulated cluster's timeline: a recording, or a simulated cluster."""
 
     @property
     def base_ts(self) -> int:
         """The ts (TSO) above which the timeline begins."""
 
     def items(self, to_us: int) -> Iterator[Item]:
-        """The items that happen up to `to_us` and have not been returned before, in order. The ids of regions in an
+        """Return the items that happen up to `to_us`, in order; each item is returned once. The ids of regions in an
         item are those at its time."""
 
     def tso(self, now_us: int, count: int) -> int:

@@ -46,8 +46,8 @@ class Counts:
     entries: Counter[str] = field(default_factory=Counter)
 
     def ended(self, was_live: bool, initialized: bool, error: ErrorKind | None) -> None:
-        """Count the end of a subscription. `was_live`: the end of its scan has been counted before. `error` is None if
-        its stream ended."""
+        """Count the end of a subscription. `initialized`: its scan has ended. `was_live`: that was counted before.
+        `error` is None if its stream ended."""
         if error is not None:
             self.errors[error.name.lower()] += 1
         if initialized and not was_live:

@@ -12,9 +12,10 @@ _AHEAD_MS = 3_600_000  # what a timestamp may be above PD's clock, which is only
 
 @dataclass(slots=True)
 class PdClock:
-    """Bounds of the difference between PD's clock and the caller's, in ms. `_least_ms` is the lower bound: PD issued a
-    timestamp when its answer arrived; the highest of all calls. `_most_ms` is the upper bound: PD issued it when it was
-    asked; of the last call. None: no call yet."""
+    """Bounds of how far PD's clock is ahead of the caller's, in ms (negative: behind); None before the first call.
+    `_least_ms`, the lower bound, assumes that PD issued a timestamp just when its answer arrived; the highest value of
+    all calls counts. `_most_ms`, the upper bound, assumes that PD issued it when it was asked; the value of the last
+    call counts."""
 
     _least_ms: int | None = None
     _most_ms: int | None = None
@@ -35,7 +36,7 @@ class PdClock:
         return now_ms - self._asked_ms >= _STALE_MS
 
     def ts_max(self, now_ms: int) -> int:
-        """A timestamp that PD cannot have exceeded yet, even if the clocks go wrong."""
+        """A timestamp that PD cannot have exceeded yet, even if the clocks run apart."""
         return MAX_TS if self._least_ms is None else from_physical_ms(now_ms + self._least_ms + _AHEAD_MS)
 
     def ts_now(self, now_ms: int) -> int:

@@ -54,7 +54,7 @@ class RangeLogs:
         return bisect_right(self.starts, start) - 1
 
     def log_of(self, number: int, log_id: int) -> int:
-        """The log id of range `number`. It is set once: to `log_id`, if the range has none yet."""
+        """Return the log id of range `number`. If the range has none yet, it gets `log_id` for good."""
         if not self.log_id[number]:
             self.log_id[number] = log_id
         return int(self.log_id[number])
@@ -84,7 +84,8 @@ class RangeLogs:
         table[k.FILED, there] = self.value[of]
 
     def rows(self) -> dict[str, Any]:
-        """The watermark rows of the next file, as the columns of cutter.WatermarkColumns. Counts them as written."""
+        """Make the watermark rows of the next file, as the columns of cutter.WatermarkColumns, and record them as
+        written."""
         numbers = np.flatnonzero(self.started)
         numbers = numbers[np.argsort(self.log_id[numbers])]
         spans = [self.spans[number] for number in numbers.tolist()]

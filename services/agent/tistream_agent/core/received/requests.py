@@ -33,8 +33,8 @@ class SentRequests:
         return self._count
 
     def add(self, sent_as: int, region_id: int, stream: int, number: int) -> None:
-        """Record a registration. `sent_as` is the request_id that is sent; it equals that of the previous registration,
-        or is higher."""
+        """Record that registration `number` was sent. `sent_as` is the request_id that is sent; it equals that of the
+        previous registration, or is higher."""
         assert not self._count or self._pairs[k.SENT_AS, self._count - 1] <= sent_as, (
             f"request {sent_as} comes too late"
         )

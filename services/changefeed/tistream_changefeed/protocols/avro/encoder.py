@@ -41,7 +41,7 @@ class SchemaIds(Protocol):
     """Assigns ids to Avro schemas, as a schema registry does."""
 
     def id_of(self, subject: str, schema: str) -> int:
-        """The id of a schema. A new schema is registered under the subject first."""
+        """Return the id of a schema. Registers the schema under the subject first, if it is new."""
 
 
 @dataclass(frozen=True, slots=True)

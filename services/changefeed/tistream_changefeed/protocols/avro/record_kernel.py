@@ -19,7 +19,7 @@ _LOW = u64(0x7F)
 
 
 class Wire(IntEnum):
-    """How Avro encodes a column's values."""
+    """The ways in which Avro encodes the values of a column."""
 
     LONG = 0  # int and long: zigzag varint of 64-bit values
     FLOAT = 1
@@ -28,7 +28,7 @@ class Wire(IntEnum):
 
 
 class Null(IntEnum):
-    """How a null is encoded in a field."""
+    """The ways in which a field of a record encodes a null."""
 
     NEVER = 0  # the field is not a union
     FIRST = 1  # a union of null and the type

@@ -18,7 +18,8 @@ def bits_width(column: Column) -> int:
 
 
 def bit_bytes(column: Column, array: Any, *, little_endian: bool) -> Any:
-    """The values of a BIT column as a large_binary array: each value has as many bytes as the column's bits need."""
+    """The values of a BIT column as a large_binary array. Each value has as many bytes as the column's bits need, big
+    endian unless `little_endian`."""
     array = one_array(array)
     size = -(-bits_width(column) // 8)
     words = numbers_of(array).astype("<u8" if little_endian else ">u8").view(np.uint8).reshape(-1, _WORD)

@@ -25,7 +25,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 class Cell(IntEnum):
-    """How a column's values are written in CSV."""
+    """The ways in which the values of a column are written in CSV."""
 
     INT = 0  # int64
     UINT = 1

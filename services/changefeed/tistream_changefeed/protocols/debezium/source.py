@@ -15,7 +15,8 @@ STRING, INT64 = '"type":"string"', '"type":"int64"'
 
 
 def field(kind: str, name: str, *, optional: bool = False, more: str = "") -> str:
-    """The schema of a field as JSON: its type, whether it may be null, and last its name."""
+    """The schema of a field as one JSON object. `kind` has its first members, such as the type; `more` is the text
+    before its name, which comes last."""
     return f'{{{kind},"optional":{"true" if optional else "false"}{more},"field":{go_quoted(name)}}}'
 
 
@@ -80,5 +81,5 @@ def source_of(cluster: str, database: str, table: str, ts: int) -> str:
 
 
 def schema_name(cluster: str, database: str, table: str) -> str:
-    """The prefix of the names of a table's schemas."""
+    """The prefix of the names of a table's schemas: cluster, database and table, with dots between them."""
     return ".".join(map(safe_name, (cluster, database, table)))

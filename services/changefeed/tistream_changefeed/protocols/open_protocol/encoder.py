@@ -73,7 +73,7 @@ class OpenProtocol:
         return Message(framed_key(f'{{"ts":{ts},"t":{_RESOLVED}}}'.encode()), framed_value(b""))
 
     def admin(self, ts: int, partitions: int) -> Message:
-        """Encode the number of partitions over which rows are spread above a ts."""
+        """Encode the message which says that rows above `ts` are spread over `partitions` partitions."""
         key = f'{{"ts":{ts},"t":{_ADMIN},"n":{partitions}}}'
         return Message(framed_key(key.encode()), framed_value(b""))
 

@@ -46,7 +46,7 @@ class Framed:
 
 def framed(messages: Messages, order: Int64s, breaks: Int64s, events_max: int, bytes_max: int) -> Framed:
     """Combine the events `order` of `messages`, in this order, into as few Kafka messages as possible. A message has at
-    most `events_max` events (`max-batch-size`) and `bytes_max` bytes by TiCDC's account, but at least one event.
+    most `events_max` events (`max-batch-size`) and `bytes_max` bytes as TiCDC counts them, but at least one event.
     Messages also end before each of the positions `breaks` in `order`, which ascend: another partition begins there."""
     assert messages.keys is not None, "events of open-protocol have keys"
     keys, values = flat_bytes(messages.keys), flat_bytes(messages.values)

@@ -18,10 +18,10 @@ from tistream.schema.visible import TableVersion
 
 @dataclass(frozen=True, slots=True)
 class BootstrapRule:
-    """When schemas are sent again: after `interval_ms` or after `rows` (`send-bootstrap-interval-in-sec`,
-    `send-bootstrap-in-msg-count`). If one of them is not above 0, schemas are never sent. With `every_partition` a
-    schema goes to all partitions of the table's topic, otherwise to the first one. With `all_at_start` the schemas of
-    all tables are sent before any row."""
+    """Says when the schema of a table is sent again: `interval_ms` after it was last sent, or after `rows` rows
+    (`send-bootstrap-interval-in-sec`, `send-bootstrap-in-msg-count`). If one of the two is not above 0, schemas are
+    never sent. With `every_partition` a schema goes to all partitions of the table's topic, otherwise to the first one.
+    With `all_at_start` the schemas of all tables are sent before any row."""
 
     interval_ms: int = 120_000
     rows: int = 10_000
@@ -56,8 +56,9 @@ class Bootstraps:
         self._tables[version.head.id] = _Sent(version, ms, 0)
 
     def before(self, version: TableVersion, commit_ms: Int64s) -> list[int]:
-        """The indexes of the rows before which the schema of their table version must be sent. This counts as sent.
-        `commit_ms` has the commit's time of each of the next rows of the version, ascending."""
+        """Find the rows before which the schema of their table version must be sent, and return their indexes. The
+        schema counts as sent from then on. `commit_ms` has the commit's time of each of the next rows of the version,
+        ascending."""
         return list(self._due(version, commit_ms)) if self.rule.sends else []
 
     def _due(self, version: TableVersion, commit_ms: Int64s) -> Iterator[int]:

@@ -96,7 +96,7 @@ class KafkaSink:
         return there, progress.kept_ends(there, self._topics.ids(written), found_ends)
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions of a topic. The topic is created if it does not exist."""
+        """Return the number of partitions of a topic. Creates the topic if it does not exist."""
         return self._topics.partitions(topic)
 
     def topics(self) -> Mapping[str, int]:

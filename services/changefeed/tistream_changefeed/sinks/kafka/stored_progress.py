@@ -41,7 +41,8 @@ class StoredProgress:
         self._found: dict[int, Progress] = {}
 
     def read(self, end: int, *, wait: bool = True) -> Mapping[int, Progress]:
-        """The newest committed record of each shard below offset `end` of the progress topic, by shard.
+        """Read the newest committed record of each shard below offset `end` of the progress topic. Returns them by
+        shard.
 
         A shard without a record is left out. `end` is the end of the log, not of the committed part. So the call waits
         for open transactions of other feeds, because a record of a shard may lie after them. Without `wait` the call

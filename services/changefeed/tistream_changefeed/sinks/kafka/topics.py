@@ -67,8 +67,8 @@ class Topics:
         self._ids: dict[str, str] = {}
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions of a topic that are written. The topic is created if it does not exist and the
-        configuration permits it."""
+        """Return the number of partitions of a topic that are written. Creates the topic if it does not exist and the
+        configuration permits that."""
         if topic not in self._known:
             there = self._count(topic)
             if there is None:
@@ -111,7 +111,8 @@ class Topics:
         return wanted
 
     def keep(self, counts: Mapping[str, int]) -> None:
-        """Write these numbers of partitions of the topics, whatever the configuration says."""
+        """Record the numbers of partitions of these topics that are written from now on, whatever the configuration
+        says."""
         self._known |= counts
 
     def known(self) -> Mapping[str, int]:

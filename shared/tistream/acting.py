@@ -1,6 +1,6 @@
-"""The actor of a request: who made it, and from which address. The API server sends the actor with every call to
-another process, so that the meta server can record it in the audit log. The API server ignores such a header in a
-request from a client."""
+"""The actor of a request: who made it, and from which address. The API server sends the actor in the header
+`tistream-actor` of every call to another process, so that the meta server can record it in the audit log. It ignores
+this header in requests of clients."""
 
 from __future__ import annotations
 

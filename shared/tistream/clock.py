@@ -1,4 +1,5 @@
-"""The clock as a parameter. Code that needs the time gets a `Clock`, so tests can give it a time of their own."""
+"""The clock as a parameter. Code that needs the time is given a `Clock`; tests and simulations give it a ManualClock,
+whose time they set."""
 
 from __future__ import annotations
 

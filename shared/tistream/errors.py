@@ -23,14 +23,15 @@ from collections.abc import Mapping
 
 
 class TiStreamError(Exception):
-    """Root of the tree; `code` and `http_status` are part of the API, and never change."""
+    """The base class of all errors that TiStream raises on purpose. `code` and `http_status` are part of the API, and
+    never change."""
 
     code = "internal"
     http_status = 500
 
 
 class RetryableError(TiStreamError):
-    """Nothing has changed; the same call may succeed later."""
+    """An error of a call that has changed nothing; the same call may succeed later."""
 
     code = "unavailable"
     http_status = 503

@@ -31,7 +31,7 @@ class Context:
 
     @classmethod
     def parse(cls, text: str | None) -> Context | None:
-        """Parse a `traceparent`; None unless it is a valid one of version 00."""
+        """Parse the W3C header `traceparent`. Returns None unless the text is a valid one of version 00."""
         found = None if text is None else _FORM.fullmatch(text)
         if found is None or not int(found[1], 16) or not int(found[2], 16):
             return None
@@ -67,7 +67,8 @@ class Span(Protocol):
         """Mark the operation as failed. `kind` is a class of errors, not an error text."""
 
     def may_have_child(self) -> bool:
-        """Count one more child. Returns False if the span has too many children already."""
+        """Count one more child of this span. Returns False if the span has too many children; the caller then must not
+        begin one."""
 
     def end(self, ended_ns: int | None = None) -> None:
         """End the span, now or at an earlier time (Unix ns)."""

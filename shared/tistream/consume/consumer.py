@@ -74,7 +74,7 @@ class FeedConsumer:
 
     @property
     def ts(self) -> int:
-        """The target has every event with a commit_ts at or below this ts."""
+        """The ts up to which the target has every event of the feed."""
         return self._reorder.ts
 
     def step(self, timeout_s: float = POLL_S) -> bool:

@@ -67,8 +67,8 @@ class ResolvedEvent:
 
 @dataclass(frozen=True, slots=True)
 class AdminEvent:
-    """Rows with a commit_ts above `ts` are spread over `partitions` partitions of the topic. Every partition has the
-    event, after the resolved message for `ts`."""
+    """A change of the topic's number of partitions. Rows with a commit_ts above `ts` are spread over `partitions`
+    partitions. Every partition has the event, after the resolved message for `ts`."""
 
     ts: int
     partitions: int

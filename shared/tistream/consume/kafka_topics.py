@@ -18,8 +18,7 @@ _GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  # librd
 
 
 class TopicCut(TiStreamError):
-    """The topic no longer has the messages from the offset on at which reading must continue. Kafka has deleted
-    them."""
+    """Kafka has deleted the messages at which reading must continue, so events are lost to this reader."""
 
     code = "topic-cut"
 

@@ -60,7 +60,7 @@ def _value(value: Value, kind: ValueKind | None) -> Any:
 
 
 def to_json(progress: ReadProgress) -> dict[str, Any]:
-    """Encode progress as JSON, for a target that stores it."""
+    """Convert progress to a JSON object, in the form in which targets store it."""
     return {
         "ts": str(progress.ts),
         "offsets": [[topic, number, offset] for (topic, number), offset in progress.offsets.items()],

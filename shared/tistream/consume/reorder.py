@@ -109,7 +109,7 @@ class Reorder:
 
     @property
     def ts(self) -> int:
-        """`ready` has returned all events with a commit_ts at or below this ts."""
+        """The ts up to which `ready` has returned every event."""
         return self._ts
 
     @property
@@ -128,7 +128,8 @@ class Reorder:
         return frozenset(one for one, state in self._states.items() if state.resolved_ts > low)
 
     def join(self, partition: Partition) -> None:
-        """Add a partition that was added to the topic. It has no event at or below `ts`."""
+        """Begin to wait for a partition that was added to the topic. Its resolved ts begins at the current `ts`,
+        because it has no older events."""
         self._states.setdefault(partition, _PartitionState(self._ts, 0))
 
     def add(self, partition: Partition, offset: int, size: int, events: Iterable[Event]) -> None:

@@ -1,4 +1,4 @@
-"""The URL of the topics that a changefeed has written: its sink URI. Pure."""
+"""Parses the sink URI of a changefeed to the topics that the changefeed has written. Pure."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ class NotAKey(ValueError):
 
 
 def handle_columns(table: Table) -> tuple[Column, ...] | None:
-    """The columns of the raw key, whose values can be encoded; empty for `_tidb_rowid`. None if a raw key of the table
-    cannot be computed from the key in an event."""
+    """The columns from whose values the handle is encoded; empty if the handle is the hidden `_tidb_rowid`. None if the
+    handle cannot be computed from the key in an event."""
     if not table.key_columns and not table.is_common_handle and not table.pk_is_handle:
         return ()
     columns = table.handle_columns
@@ -49,8 +49,8 @@ def handle_columns(table: Table) -> tuple[Column, ...] | None:
 
 
 def check_names(table: Table, key: Mapping[str, Any], *, prefix: bool = False) -> None:
-    """Check that `key` names the columns of the table's keys; with `prefix`, the first ones of them are enough. Raises
-    NotAKey."""
+    """Check that `key` has exactly the key columns of the table; with `prefix`, the first ones of them are enough.
+    Raises NotAKey."""
     names = [column.name for column in table.key_columns] or [ROWID]
     most = len(key) if prefix else len(names)
     if len(key) > len(names) or set(key) != set(names[:most]):

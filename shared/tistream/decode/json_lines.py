@@ -42,8 +42,8 @@ class Group:
     `end`.
 
     `places[line]` is the index of the row that a line shows; if `places` is None, line i shows row i. A negative index
-    means that the line has no row: then `null` stands in place of the values. With `silent`, nothing stands in their
-    place; with `optional`, the line lacks the whole fragment. `brackets` encloses the values in `{}`. In a `sparse`
+    means that the line has no row. Then `null` stands between `lead` and `end`; with `silent`, nothing stands between
+    them; with `optional`, `lead` and `end` are left out too. `brackets` encloses the values in `{}`. In a `sparse`
     group a line may lack some parts. Then the constant text before each value begins with a comma, which is left out
     before the first value of a line.
     """

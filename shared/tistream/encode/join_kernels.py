@@ -16,8 +16,8 @@ _SMALL_ID, _SMALL_END = 0xFF, 0xFFFF
 
 @kernel
 def grouped_ends(data: U8, start: I64, length: I64, trim: bool, kept: I64, offsets: I64) -> None:
-    """Compute the offsets of the datums that `put_groups` will write. `kept` receives the length of each value in
-    bytes. If `trim`, trailing spaces do not count."""
+    """Compute the offsets at which `put_groups` will write the datums, the encoded values in a record key. `kept`
+    receives the length of each value in bytes. If `trim`, trailing spaces are left out of the value."""
     offsets[0] = 0
     for row in range(len(start)):
         size = length[row]
@@ -49,8 +49,8 @@ def put_groups(data: U8, start: I64, kept: I64, flag: int, offsets: I64, out: U8
 
 @kernel
 def key_ends(length: I64, prefix: int, shortest: int, offsets: I64) -> None:
-    """Compute the offsets of the keys that `put_keys` will write. A key is a prefix of `prefix` bytes and its datums,
-    padded to `shortest` bytes. The shape of `length` is [row, datum]."""
+    """Compute the offsets at which `put_keys` will write the record keys. A key is a prefix of `prefix` bytes and its
+    datums (encoded values), padded to `shortest` bytes. The shape of `length` is [row, datum]."""
     offsets[0] = 0
     for row in range(len(length)):
         handle = 0
@@ -74,8 +74,8 @@ def put_keys(prefix: U8, data: U8, start: I64, length: I64, offsets: I64, out: U
 
 @kernel
 def row_ends(ids: I64, length: I64, offsets: I64) -> None:
-    """Compute the offsets of the row values that `put_rows` will write. The shape of `length` is [row, column]; a
-    negative length means NULL. `ids` ascend."""
+    """Compute the offsets at which `put_rows` will write the row values. The shape of `length`, the bytes of each cell,
+    is [row, column]; a negative length means NULL. `ids` has the ids of the columns, ascending."""
     offsets[0] = 0
     wide_ids = len(ids) > 0 and ids[-1] > _SMALL_ID
     for row in range(len(length)):

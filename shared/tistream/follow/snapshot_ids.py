@@ -1,5 +1,5 @@
-"""The highest id that a tenant's tables had at its snapshot, from `schema_snap`. A table with an id up to it may have
-rows from before TiStream's log of changes began."""
+"""Reads the highest id that a tenant's tables had at its snapshot, from `schema_snap`, the object with the tenant's
+schema at that time. A table with an id up to it may have rows from before TiStream's log of changes began."""
 
 from __future__ import annotations
 

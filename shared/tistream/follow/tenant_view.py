@@ -154,7 +154,8 @@ class TenantView:
             raise Unavailable(f"tenant {self.tenant} cannot be read yet: {reason}")
 
     def shards(self) -> list[IndexShard]:
-        """The tenant's committed versions, for reads up to resolved_ts, in key order, as of the last refresh."""
+        """The segments and runs with the tenant's committed versions, as of the last refresh: one IndexShard for each
+        span of keys, in key order. Reads up to resolved_ts may use them."""
         with self._lock:
             return self._shards
 

@@ -102,8 +102,8 @@ class Tenants:
             return dict(self._views)
 
     def excused_ms(self, view: TenantView) -> int:
-        """The part of a view's `seen_ago_ms` that is due to the pause between refreshes, in ms. At most one refresh
-        interval, even if the refresh is overdue."""
+        """The part of a view's `seen_ago_ms` that is due to the pause between refreshes, which is no lag, in ms. At
+        most one refresh interval, so that an overdue refresh counts as lag."""
         idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(self._views))
         return min(view.seen_ago_ms(), ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms)
 

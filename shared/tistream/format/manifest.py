@@ -46,7 +46,8 @@ SEALED = "sealed"  # a pending part with the format of a segment, of one commit_
 
 @dataclass(frozen=True, slots=True)
 class PendingPart:
-    """A reference to pending entries: those of one immutable Parquet file whose keys are in `span`.
+    """A reference to pending entries, which are in no segment yet: those of one immutable Parquet file whose keys are
+    in `span`.
 
     `rows` is an upper bound of their number. The ts bounds are inclusive; `commit_ts_min` is MAX_TS if no entry has a
     commit_ts. In a part of kind UNMATCHED, entries may point to a value in a change file instead of holding it:

@@ -54,7 +54,8 @@ class ColumnChunk:
 
     @property
     def decoded(self) -> int:
-        """Bytes of its values when they are decoded, about. Encodings share what strings begin with."""
+        """Estimated size of the values after decoding, in bytes. It may exceed `unpacked`, because encodings may store
+        once what strings have in common."""
         return max(self.unpacked, self.plain)
 
 
@@ -80,7 +81,7 @@ class RowGroup:
 
     @property
     def decoded(self) -> int:
-        """Bytes of the row group's values when they are decoded, about."""
+        """Estimated size of the row group's values after decoding, in bytes."""
         return sum(chunk.decoded for chunk in self.chunks)
 
     def ranges(self, columns: Collection[str] | None) -> Iterator[ByteRange]:

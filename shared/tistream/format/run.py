@@ -177,8 +177,8 @@ def check_index(index: Index, span: KeySpan, flushed_ts: int, before: Index) -> 
     """Check the index of a manifest against `before`, the index that it replaces.
 
     Raises:
-        InvariantBroken: 25 if the parts do not tile the span, or windows or objects of a part overlap; 27 if a run
-            reaches above flushed_ts; 28 if base_ts or indexed_ts of some key decreases.
+        InvariantBroken, numbered as in docs/invariants.md: 25 if the parts do not tile the span, or windows or objects
+            of a part overlap; 27 if a run reaches above flushed_ts; 28 if base_ts or indexed_ts of some key decreases.
     """
     if not index:
         return

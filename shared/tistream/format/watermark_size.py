@@ -1,9 +1,10 @@
 """Estimates, from a change file's footer, how much memory its watermark rows will need. Pure.
 
 A dispatcher holds all watermarks of a file in memory, and so does a sorter that receives them in a batch. A few
-kilobytes can unpack to millions of equal rows, or to one row whose `after` names millions of logs. So the estimate
-counts each row and value with its width in memory, independent of its stored size. A dictionary may repeat a long key;
-such keys are counted later, when they are read (tistream.format.unpacking).
+kilobytes can unpack to millions of equal rows, or to one row whose list `after` (the logs of regions that the
+watermark's log continues) has millions of elements. So the estimate counts each row and value with its width in memory,
+independent of its stored size. A dictionary may repeat a long key; such keys are counted later, when they are read
+(tistream.format.unpacking).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Decodes the entries of a slice to Arrow columns. A slice has entries of one column family: `write` slices give
-committed changes, `default` slices give values.
+"""Decodes the entries (keys and values) of a slice to Arrow columns. A slice is a byte range of a log backup's data
+file, with the entries of one region and column family (metadata.Slice): `write` slices give committed changes,
+`default` slices give values.
 
 `write` slices hold commits, locks and rollbacks; only puts and deletes with a commit_ts are changes. A commit record
 that TiKV rewrote later (options `R`, `F`) repeats the same change. Slices of type delete have physical deletes (garbage
@@ -90,8 +91,8 @@ class _Keys:
 
 
 def changes(slice_: Slice, plain: bytes, window: Window) -> pa.Table:
-    """Decode the changes of a `write` slice with commit_ts in the window. Returns the schema CHANGES, in the slice's
-    order.
+    """Decode the changes of a `write` slice with commit_ts in the window. Returns a table with the schema CHANGES, in
+    the slice's order.
 
     Raises CorruptObject if entries are malformed or outside of the bounds that the metadata states.
     """
@@ -119,8 +120,8 @@ def changes(slice_: Slice, plain: bytes, window: Window) -> pa.Table:
 
 
 def values(slice_: Slice, plain: bytes, start_ts: I64) -> pa.Table:
-    """Decode the values of a `default` slice whose start_ts is in `start_ts`, which is sorted. Returns the schema
-    VALUES. Raises CorruptObject."""
+    """Decode the values of a `default` slice whose start_ts is in `start_ts`, which is sorted. Returns a table with the
+    schema VALUES. Raises CorruptObject."""
     keys = _keys(slice_, plain)
     if len(start_ts):
         at = np.minimum(np.searchsorted(start_ts, keys.ts), len(start_ts) - 1)

@@ -1,5 +1,5 @@
-"""The kernel that splits a slice into entries. It returns a status instead of raising: 0, or 1 + the index of the
-malformed entry."""
+"""The kernel that splits a slice (metadata.Slice) of a log backup into its entries, which are keys and values. It
+returns a status instead of raising: 0, or 1 + the index of the malformed entry."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Encodes and decodes single versioned keys, for the bounds of slices. The keys inside of slices are decoded by kernels
-(decode/mvcc).
+"""Encodes and decodes single versioned keys, for the bounds of a log backup's slices (metadata.Slice). The keys inside
+of slices are decoded by kernels (decode/mvcc).
 
 A versioned key is the memcomparable raw key (schema/tidb/meta_key.py) and 8 bytes, big-endian `~ts`.
 """

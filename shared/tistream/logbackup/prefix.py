@@ -92,7 +92,7 @@ def parse_safe_point(data: bytes) -> int:
 
 
 def restore_commit_ts(key: str) -> int | None:
-    """Parse the ts at which a restore by BR ended from the key of the object that BR has left below RESTORES. No row
-    that the restore wrote has a higher commit_ts. Returns None if the key has another form."""
+    """Parse the key of an object below RESTORES, which BR leaves there after a restore. Returns the ts at which the
+    restore ended: no row that it wrote has a higher commit_ts. Returns None if the key has another form."""
     found = _RESTORE.fullmatch(key.removeprefix(RESTORES))
     return None if found is None else int(found[1], 16)

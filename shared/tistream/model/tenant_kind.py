@@ -6,7 +6,8 @@ from enum import StrEnum
 
 
 class TenantKind(StrEnum):
-    """TIDB: rows and schemas of a TiDB. RAW: keys and values of RawKV, from a TiKV with API V2; they have no schema."""
+    """What the changes of a tenant are. TIDB: rows and schemas of a TiDB. RAW: keys and values of RawKV, from a TiKV
+    with API V2; they have no schema."""
 
     TIDB = "tidb"
     RAW = "raw"

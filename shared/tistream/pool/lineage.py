@@ -122,7 +122,7 @@ def _reached(log: TaskLog, promise: ManifestProgress | None) -> int:
 
 class SharedSegments:
     """The live segments of several logs, without duplicates. As long as the logs only add segments, `segments` only
-    grows at its end."""
+    grows at its end, so that a SegmentIndex of it is updated cheaply."""
 
     def __init__(self) -> None:
         self.segments: tuple[SegmentRef, ...] = ()

@@ -18,7 +18,8 @@ from tistream.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class GroupBounds:
-    """The bounds of one row group of a run, all inclusive. `decoded`: bytes of its values, about."""
+    """The bounds of one row group of a run, all inclusive. `decoded`: the estimated bytes of its values after
+    decoding."""
 
     rows: int
     decoded: int

@@ -38,8 +38,8 @@ class Rows:
     """Row events of one physical table and one version of it, in any order. All index and ts arrays have one element
     for each event.
 
-    An event has the row at index `new_at` of `new`, and as its previous state the row at index `old_at` of `old`; -1
-    means that it has none. A delete has no new row. `new` or `old` is None if no event shows it.
+    Event i shows the row at index `new_at[i]` of `new`, and as its previous state the row at index `old_at[i]` of
+    `old`; -1 means that it has none. A delete has no new row. `new` or `old` is None if no event shows it.
     """
 
     version: TableVersion
@@ -68,7 +68,7 @@ class Rows:
 
     @property
     def arrays(self) -> list[pa.Array]:
-        """All arrays, for an estimate of the memory. A buffer of an array may be a part of a larger buffer."""
+        """All arrays, so that a caller can add up the memory of their buffers. Several arrays may share one buffer."""
         return [self.raw, *(one for image in (self.new, self.old) if image for one in (*image.columns, *image.keys))]
 
 
@@ -93,7 +93,7 @@ class RawRows:
 
     @property
     def arrays(self) -> list[pa.Array]:
-        """All arrays, for an estimate of the memory. A buffer of an array may be a part of a larger buffer."""
+        """All arrays, so that a caller can add up the memory of their buffers. Several arrays may share one buffer."""
         return [self.raw, self.value]
 
 

@@ -45,7 +45,7 @@ class GroupRows:
 
 class OversizedCommit:
     """Reads one crowded commit_ts of one scope, in pieces of at most `budget` rows. `alive` is called before each row
-    group is read."""
+    group is read; it raises if the reader has left."""
 
     def __init__(
         self,

@@ -199,8 +199,8 @@ def _meets(run: CrowdedRun, low: bytes, high: bytes | None) -> bool:
 
 
 def strips(begin: int, end: int, budget: int) -> range:
-    """The row numbers at which to cut rows `begin` to `end` of one run, so that no part is much longer than a fraction
-    of the budget."""
+    """The numbers of the rows at which to cut rows `begin` to `end` of one run. A part has budget / STRIPS rows, but at
+    least STRIP_ROWS_MIN."""
     return range(begin, end, max(STRIP_ROWS_MIN, budget // STRIPS))
 
 

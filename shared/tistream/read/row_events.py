@@ -84,8 +84,8 @@ def render(
 ) -> Rendered:
     """Convert committed rows (tistream.format.segment.SCHEMA, in any order) to events. `op` restricts them to deletes
     or to puts. `numbered`: ENUM and SET are numbers, not names. `moving`: the columns whose change turns an update into
-    a delete and a put. `needed`: the columns that are decoded, which include those of `moving`; None: all. The others
-    are null, and decide nothing but whether an update has changed anything."""
+    a delete and a put. `needed`: the columns that the reader needs, which include those of `moving`; None: all. The
+    other columns are null in the events; they are compared only to leave out an update that has changed no column."""
     sets: list[Rows | RawRows] = []
     barriers: list[Barrier] = []
     rows = rows.combine_chunks()

@@ -126,7 +126,7 @@ class _Weights:
 class Scan:
     """Reads the events of one scope that follow the position `start` and have a commit_ts <= `high`. `numbered`: values
     of ENUM and SET are numbers, not names. `moving`, `needed`: see row_events. `alive` is called before each row group
-    is read, and before rows are rendered."""
+    is read, and before rows are rendered; it raises if the reader has left."""
 
     def __init__(
         self,

@@ -49,9 +49,9 @@ class SharedWork:
         self.hits = 0
 
     def get(self, key: Hashable, make: Callable[[Alive], Made], alive: Alive = always) -> Any:
-        """The cached result for `key`. If it is not cached, this waits for another thread that is computing it, or
-        calls `make` with a check of all readers that wait for it. `alive` checks the caller's own reader. Raises the
-        errors of `make` and `alive`."""
+        """The cached result for `key`. If it is not cached, wait for another thread that is computing it, or compute it
+        with `make`. `alive` raises if the caller's own reader has left. `make` is called with a check that raises once
+        all readers that wait for the result have left. Raises the errors of `make` and `alive`."""
         with self._lock:
             self._drop_what_is_over()
             if (found := self._held.get(key)) is not None and not self._over(found.until_ms):

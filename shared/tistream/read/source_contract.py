@@ -23,7 +23,7 @@ Alive = Callable[[], None]
 
 
 def always() -> None:
-    """An Alive of a reader that does not leave."""
+    """Do nothing: the Alive check of a reader that never leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class ScanSource(Protocol):
 
     def shared(self, key: Hashable, high: int, make: Callable[[Alive], Worked[T]], alive: Alive) -> T:
         """Call `make`, or return the result of another pull that called it with the same key. The result depends only
-        on data up to the ts `high`. `alive` checks the caller's reader. `make` gets a check that passes while any
-        reader that waits for the result is there."""
+        on data up to the ts `high`. `alive` raises if the caller's reader has left. `make` is called with a check that
+        raises once all readers that wait for the result have left."""
 
 
 @dataclass(frozen=True, slots=True)

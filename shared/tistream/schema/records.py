@@ -1,8 +1,8 @@
 """Typed records of schema changes: the content of the schema registry's log.
 
-A record is one committed key of the `m` space, or one row of `mysql.tidb_ddl_job`. A snapshot of the schema is a list
-of records too, all with commit_ts = snapshot_ts. A history begins with the records of the snapshot or of a base
-(base.py).
+A record is one committed key of the `m` space, where TiDB stores its metadata, or one row of `mysql.tidb_ddl_job`. A
+snapshot of the schema is a list of records too, all with commit_ts = snapshot_ts. A history begins with the records of
+the snapshot or of a base (base.py).
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def names_in(sink_uri: str, config: Mapping[str, Any]) -> frozenset[str]:
 
 
 def of_feed(feed_id: str) -> str:
-    """The prefix under which the secrets of one changefeed are stored that were removed from its sink URI. It is the
-    changefeed's id, or a digest of the id if the id cannot be part of a secret's name."""
+    """The prefix of the names of one changefeed's own secrets, which were removed from its sink URI before it was
+    stored. It is the changefeed's id, or a digest of the id if the id cannot be part of a secret's name."""
     if _SIMPLE.fullmatch(feed_id):
         return feed_id
     return f"{_OTHER.sub('-', feed_id.lower())[:20]}-{hashlib.sha256(feed_id.encode()).hexdigest()[:16]}"

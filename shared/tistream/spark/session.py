@@ -20,14 +20,13 @@ from tistream.spark import locks as spark_locks
 
 
 def build_session(master: str, app_name: str, extra: Mapping[str, str], daemon: str) -> SparkSession:
-    """Build a session on `master` (`local[*]`, a standalone URL or k8s://…). Its Python workers are reused, and have
-    imported their modules.
+    """Build a session on `master` (`local[*]`, a standalone URL or k8s://…). Its Python workers are reused.
 
-    `extra` overrides any setting. `daemon`: the module of `pyspark.daemon` that imports what the jobs need. With a
-    local master, Spark listens on the loopback address only. Driver and executors authenticate each other with a
-    secret, and encrypt. Raises FatalError if this process has a session already, because PySpark would return the
-    existing session and ignore these settings. The JVM of a stopped session stays and is used again: it keeps its
-    environment, and each setting that is not set here.
+    `extra` overrides any setting. `daemon`: the module that Spark runs in place of `pyspark.daemon`; it imports what
+    the jobs need before it forks the workers. With a local master, Spark listens on the loopback address only. Driver
+    and executors authenticate each other with a secret, and encrypt. Raises FatalError if this process has a session
+    already, because PySpark would return the existing session and ignore these settings. The JVM of a stopped session
+    stays and is used again: it keeps its environment, and each setting that is not set here.
     """
     if SparkContext._active_spark_context is not None:
         raise FatalError(f"this process has a Spark session: stop it before you build {app_name!r} on {master}")

@@ -50,8 +50,8 @@ class DirectoryMarks:
             raise TargetRefused(f"{directory} cannot be used: {error.strerror or error}") from error
 
     def begin(self, table: RestoredTable, *, replace: bool) -> TableMark | None:
-        """The progress of a table; None if this restore has not begun it. Raises TableExists if another restore has
-        written the table; with `replace`, its files are removed instead."""
+        """Return the progress of a table; None if this restore must begin it. If another restore has written the table,
+        remove its record and its files with `replace`, and raise TableExists without."""
         found = self._tables.get(_key(table))
         if found is None or found.restore_id == table.restore_id:
             return found

@@ -144,7 +144,7 @@ class TenantList(Wire):
 
 
 class ChildTask(Wire):
-    """A child of a sealed task, and its span (hex)."""
+    """A child of a sealed task, which takes over a part of its keys: the child's id and span (hex)."""
 
     task_id: int
     start_key: str
@@ -152,7 +152,8 @@ class ChildTask(Wire):
 
 
 class SealOrder(Wire):
-    """The owner's order to seal a task, with the children that the seal must name (design.md 4).
+    """The owner's order to seal a task: to end its log with a manifest that names `children`, the tasks that replace it
+    (design.md 4).
 
     A split has no `stop_at`. In a merge each task first commits `stop_at`, the flushed_ts that it will end at; when all
     have done so, `final` orders the seal. `parents`: all tasks that become the one child, in key order.
@@ -360,9 +361,9 @@ class Registered(Wire):
 
 class TaskReport(Wire):
     """A sorter's report of one task. The sorter either works on the task under task_epoch; or is `prepared` to take it
-    over; or has sealed it, with the children in `sealed`; or cannot hold it, because its manifests were claimed under
-    the newer epoch `fenced_by`. `load`: recent bytes of row groups per second. `split_key` (hex, empty: unknown) splits
-    the task into halves of about the same load."""
+    over; or has sealed (ended) it, with the tasks that replace it in `sealed`; or cannot hold it, because its manifests
+    were claimed under the newer epoch `fenced_by`. `load`: recent bytes of row groups per second. `split_key` (hex,
+    empty: unknown) splits the task into halves of about the same load."""
 
     task_id: int
     task_epoch: int

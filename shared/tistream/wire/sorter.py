@@ -80,8 +80,9 @@ class TaskProgress(Wire):
 
 
 class ProgressPage(Wire):
-    """The answer of `GET /v1/progress?boot=&after=`: the tasks that changed after the `boot` and `version` of an
-    earlier answer; all tasks, if that answer was of another process."""
+    """The answer of `GET /v1/progress?boot=&after=`: the tasks whose progress has changed since an earlier answer,
+    which `boot` (the sorter's process) and `after` (the `version` of that answer) identify; all tasks, if another
+    process gave that answer."""
 
     boot: str
     version: int
@@ -101,8 +102,9 @@ class FilesReceipt(Wire):
 
 
 class SliceStatus(Wire):
-    """One slice of a task's span (design.md 3). `waits_for` says what the slice's next watermark waits for; null while
-    the slice is up to date."""
+    """One slice of a task's span: keys of one region whose changes have arrived up to the same entry, `index`, of the
+    region's log (design.md 3). `waits_for` says what the slice's next watermark waits for; null while the slice is up
+    to date."""
 
     start_key: str
     end_key: str

@@ -1,5 +1,5 @@
-"""Decodes cells of decimals to text with the column's number of fraction digits (upstream-formats 4.4). json_text.py
-puts quotes around it."""
+"""Decodes cells (encoded values in a row, columns.Cells) of decimals to text with the column's number of fraction
+digits (upstream-formats 4.4). json_text.py puts quotes around it."""
 
 from __future__ import annotations
 

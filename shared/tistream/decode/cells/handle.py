@@ -29,8 +29,9 @@ def locate_handle(
     length: I64,
     errors: U8,
 ) -> int:
-    """Take the columns of a clustered primary key from the record key, where the row value lacks them. Writes the cells
-    into `scratch` and their positions into `start` and `length`. Returns the number of scratch bytes in use.
+    """Read from the record keys those columns of a clustered primary key that the row values lack. Writes their cells
+    into `scratch` from the offset `used` on, and their positions into `start` and `length`. Returns the number of
+    scratch bytes in use afterwards.
 
     `flags[d]` is the flag that datum d must have. `columns[d]` is its row in `start` and `length`, -1 if its column was
     not requested. `base` is the offset of scratch in the buffer from which the cells are read later. The call writes at

@@ -1,4 +1,5 @@
-"""Decodes cells of binary JSON and of vectors to JSON text (upstream-formats 4.4).
+"""Decodes cells (encoded values in a row, columns.Cells) of binary JSON and of vectors to JSON text (upstream-formats
+4.4).
 
 In binary JSON, the entries of an object hold offsets to their values. So in a hostile document many entries can point
 to the same value, and the text can become very long. If no two entries share bytes, the text has at most EXPANSION

@@ -1,4 +1,5 @@
-"""Decodes cells of integers, years, bits and floats to numbers (upstream-formats 4.4)."""
+"""Decodes cells (encoded values in a row, columns.Cells) of integers, years, bits and floats to numbers
+(upstream-formats 4.4)."""
 
 from __future__ import annotations
 

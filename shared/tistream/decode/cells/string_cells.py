@@ -1,4 +1,4 @@
-"""Decodes cells of strings, blobs, enums and sets, and validates UTF-8."""
+"""Decodes cells (encoded values in a row, columns.Cells) of strings, blobs, enums and sets, and validates UTF-8."""
 
 from __future__ import annotations
 
@@ -86,8 +86,9 @@ def _is_utf8(data: U8, at: int, end: int) -> bool:  # noqa: PLR0912  # Unicode's
 
 @kernel
 def elements_length(indexes: I64, present: Bools, is_set: bool, offsets: I64, valid: Bools, errors: U8) -> int:
-    """Compute an upper bound of the bytes that `put_elements` will write, and which rows are valid. A SET value with a
-    bit that stands for no element gets the error code BAD_SET."""
+    """Return an upper bound of the bytes that `put_elements` will write for these values, and fill `valid`: which of
+    them can be written. `indexes` has ENUM's numbers or SET's bits. `offsets` are those of the element names. A SET
+    value with a bit that stands for no element gets the error code BAD_SET."""
     total = 0
     count = len(offsets) - 1
     for row in range(len(indexes)):
@@ -111,7 +112,8 @@ def elements_length(indexes: I64, present: Bools, is_set: bool, offsets: I64, va
 
 @kernel
 def put_elements(indexes: I64, valid: Bools, is_set: bool, names: U8, offsets: I64, out: U8, out_offsets: I64) -> None:
-    """Write the text of each value. ENUM: the name of the element with that number, counted from 1; empty for an
+    """Write the text of each value. `indexes` has ENUM's numbers or SET's bits; element i of the column has the name
+    `names[offsets[i]:offsets[i + 1]]`. ENUM: the name of the element with that number, counted from 1; empty for an
     unknown number. SET: the names of the elements whose bits are set, separated by commas."""
     at = 0
     out_offsets[0] = 0

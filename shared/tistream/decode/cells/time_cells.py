@@ -1,4 +1,5 @@
-"""Decodes cells of dates, datetimes, timestamps and durations to text (upstream-formats 4.4).
+"""Decodes cells (encoded values in a row, columns.Cells) of dates, datetimes, timestamps and durations to text
+(upstream-formats 4.4).
 
 Months and days may be zero, so the values are text and not Arrow dates.
 """

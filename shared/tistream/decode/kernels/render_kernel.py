@@ -146,7 +146,9 @@ def _compiled(rich: bool) -> _Render:  # noqa: PLR0915
         the group (SILENT: nothing does; OPTIONAL: the texts are left out too). In a SPARSE group each value is followed
         by one more text. A column is then written only in the lines whose flag is set at the address `shown` (0: in all
         lines), and the text before the first column loses its first byte, a comma. `line_bytes` is an upper bound of a
-        line's length without its byte strings.
+        line's length without its byte strings. `values`, `value_bytes`, `offsets`, `rows`, `nulls` and `null_starts`
+        are those of ColumnViews; `forms` has the Form of each column. `texts` has all constant texts in order; text i
+        ends at `text_ends[i]`.
         """
         at = 0
         out_offsets[0] = 0

@@ -1,5 +1,5 @@
-"""Compiled loops that parse versioned keys and write records, the entries of TiKV's column families (upstream-formats
-2.1, 8.1, 8.2).
+"""Compiled loops that parse versioned keys (a memcomparable raw key and a timestamp) and write records, the entries of
+TiKV's column families (upstream-formats 2.1, 8.1, 8.2).
 
 They return a status instead of raising: 0, or 1 + the index of the first malformed row. Callers give arrays that are
 large enough; every offset that comes from the data is checked here. A row is the bytes `data[at[row]:at[row] +

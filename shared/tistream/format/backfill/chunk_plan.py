@@ -26,8 +26,9 @@ RECORD_PREFIX_BYTES = 11
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlan:
-    """`spans` in key order, without overlaps; chunk n covers spans[n]. No chunk may have a base_ts below `min_ts`.
-    `exact`: the chunks have the bytes that TiKV stores."""
+    """The plan of a backfill: which keys each of its chunks covers. `spans`: chunk n covers spans[n]; in key order,
+    without overlaps. No chunk may have a base_ts below `min_ts`. `exact`: the chunks have the bytes that TiKV
+    stores."""
 
     spans: tuple[KeySpan, ...]
     min_ts: int

@@ -32,8 +32,8 @@ STATISTICS_KEPT = 64  # runs whose statistics are cached; those of a run with 10
 
 @dataclass(frozen=True, slots=True)
 class RunGroups:
-    """The row groups of a run, in key order. All bounds are inclusive. `bytes` are about the bytes of each row
-    group's values when they are decoded."""
+    """The row groups of a run, in key order. All bounds are inclusive. `bytes` has the estimated bytes of each row
+    group's values after decoding."""
 
     first_keys: tuple[bytes, ...]
     last_keys: tuple[bytes, ...]

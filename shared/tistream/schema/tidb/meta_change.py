@@ -1,5 +1,5 @@
-"""Decodes committed rows of the `m` space and of `mysql.tidb_ddl_job` to the records of the schema history
-(upstream-formats 3.2, 3.3, 5, 7)."""
+"""Decodes committed rows of the `m` space, where TiDB stores its metadata, and of `mysql.tidb_ddl_job` to the records
+of the schema history (upstream-formats 3.2, 3.3, 5, 7)."""
 
 from __future__ import annotations
 

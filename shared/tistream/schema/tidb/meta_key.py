@@ -1,5 +1,5 @@
-"""Encodes and decodes the keys of the `m` space (upstream-formats 3.2): strings `m|enc(K)|'s'` and hash fields
-`m|enc(K)|'h'|enc(F)`."""
+"""Encodes and decodes the keys of the `m` space, where TiDB stores its metadata (upstream-formats 3.2): strings
+`m|enc(K)|'s'` and hash fields `m|enc(K)|'h'|enc(F)`."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def parse_table(info: dict[str, Any]) -> Table:
 
 
 def parse_head(info: dict[str, Any]) -> TableHead:
-    """Parse TableInfo JSON without columns and indexes."""
+    """Parse the TableInfo JSON of a table, except its columns and indexes."""
     partition = info.get("partition")
     return TableHead(
         id=info["id"],

@@ -31,8 +31,8 @@ def begin(settings_class: type[S]) -> S:
 
 @contextmanager
 def wrong_settings_end_it() -> Iterator[None]:
-    """Run a `with` block. If it raises SettingsError, exit the process with status 2 and one line on stderr. Also for
-    settings that name files which are read only later."""
+    """Run a `with` block. If it raises SettingsError, exit the process with status 2 and one line on stderr. The block
+    may be later than `begin`, because the files that settings name are read when they are needed."""
     try:
         yield
     except SettingsError as error:

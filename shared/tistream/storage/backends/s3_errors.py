@@ -78,14 +78,14 @@ class BucketPlace:
     keys: TenantKeys = field(default_factory=TenantKeys)
 
     def read_error(self, operation: str, key: str, error: Exception) -> TiStreamError:
-        """The error of a GET or HEAD of one object. If only the object's encryption key is missing, the error is not
-        NotFoundYet."""
+        """Convert the error of a GET or HEAD of one object: NotFoundYet if the object does not exist, otherwise
+        Unavailable. If the object's encryption key is what is missing, the error is KeyUnusable."""
         missing = code_of(error) in MISSING and not of_key(error)
         return NotFoundYet(key) if missing else self.unavailable(operation, key, error)
 
     def conditional_error(self, condition: str, key: str, error: Exception) -> TiStreamError:
-        """Convert the error of a conditional put that was sent once to one of three: the condition did not hold,
-        nothing happened, or the result is unknown."""
+        """Convert the error of a conditional put that was sent once: CommitConflict if the condition did not hold,
+        Unavailable if nothing happened, CommitStateUnknown if the put may have happened."""
         status = status_of(error)
         gone = condition == "IfMatch" and code_of(error) in MISSING
         if status == 412 or gone:
@@ -111,7 +111,8 @@ class BucketPlace:
         return self.refused(operation, key, "NoSuchBucket (404)", _BUCKET)
 
     def refused(self, operation: str, key: str, said: str, way_out: str = "") -> Unavailable:
-        """Build an error like `unavailable`, but with the message `said` in place of the store's own."""
+        """Build an error like `unavailable`, but with the message `said` in place of the store's own, and the advice
+        `way_out`."""
         return Unavailable(self._message(operation, key, said, way_out))
 
     def _message(self, operation: str, key: str, said: str, way_out: str) -> str:

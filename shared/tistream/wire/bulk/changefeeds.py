@@ -94,7 +94,8 @@ class StoppedTableInfo(Wire):
 
 
 class FeedTables(Wire):
-    """The first TABLES_MAX tables that a feed sends, the number of all, and the tables that have stopped."""
+    """The first TABLES_MAX tables that a feed sends now, the number of all, and the tables that have stopped.
+    `warnings`: notes for the user, such as rules that match no table."""
 
     tables: list[FeedTable]
     count: int
@@ -207,8 +208,9 @@ class FeedWork(Wire):
     if the sink has no progress of it. `secrets`: the sealed texts of the secrets that `sink_uri` refers to, by name; a
     name that is not in it does not exist. `moved`: the newest move of the checkpoint, which must be applied to a sink
     that has an earlier revision. `shards`: the number of shards of the feed. `known_ts`: a checkpoint of the shard that
-    the sink has acknowledged; null: the sink may be empty. `cutting`: the feed is divided in another way at `end_ts`,
-    and writes the partitions that it has written until then."""
+    the sink has acknowledged; null: the sink may be empty. `cutting`: the shard ends at `end_ts`, where the feed is
+    divided into other shards. Until then the shard writes as many partitions of a topic as before, whatever `config`
+    says."""
 
     shard: FeedShard
     epoch: int

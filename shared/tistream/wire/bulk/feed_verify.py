@@ -24,8 +24,9 @@ class VerifyChangefeed(StrictRequest):
 
 
 class VerifyFeed(StrictRequest):
-    """`POST /v1/changefeeds/verifications` of a worker: compare a range of a feed. The feed's settings are as the meta
-    server stores them."""
+    """`POST /v1/changefeeds/verifications` of a worker: compare the events of a feed with `from_ts` < commit_ts <=
+    `to_ts`, as VerifyChangefeed requests it. The other members are the feed's settings as the meta server stores
+    them."""
 
     cluster_id: str
     tenant_id: str

@@ -32,8 +32,8 @@ class AddSource(StrictRequest):
 class SourceRow(Wire):
     """A source as the meta database stores it. snapshot_ts: that of the tenant. index_keys: whether the tenant's index
     entries are kept; null: the setting of the service. paused: whether the tenant is paused. rows_wait: the reason why
-    the rows of the source's full backup have not arrived yet; until then, no changes are released. Null if they have
-    arrived, or if no backup was named."""
+    the rows of the source's full backup have not arrived yet; until then, no changes are taken from the log backup.
+    Null if they have arrived, or if no backup was named."""
 
     cluster_id: str
     tenant_id: str
@@ -65,8 +65,10 @@ class FlushedStore(Wire):
 class SourceInfo(Wire):
     """One source as users see it. Timestamps are decimal strings, null while unknown.
 
-    state: `starting` (no step is done yet), `running`, `waiting` (`reason` names what it waits for), `stopped`
-    (`reason` has the cause, and what to do). flush_interval_s: the median interval of flushes, over all stores.
+    checkpoint_ts: the log backup is complete up to it. released_ts: its changes up to this ts have been turned into
+    change files. safe_point_ts: data of the log below it may be gone. state: `starting` (no step is done yet),
+    `running`, `waiting` (`reason` names what it waits for), `stopped` (`reason` has the cause, and what to do).
+    flush_interval_s: the median interval of flushes, over all stores.
     """
 
     source_id: str

@@ -72,8 +72,9 @@ def encoding_of(table: Table, *, new_collations: bool) -> TableEncoding:
 
 
 def changing_column(table: Table) -> str | None:
-    """The name of a column that a DDL job is adding, dropping or converting; None if there is none. Stored rows have
-    its cells, but SQL does not show them, so rows that SQL returns cannot be encoded exactly as TiKV stores them."""
+    """The name of a column that a DDL job is adding, dropping or converting; None without such a column. Stored rows
+    have its cells, but SQL does not show them, so rows that SQL returns cannot be encoded exactly as TiKV stores
+    them."""
     return next((column.name for column in table.columns if not column.public), None)
 
 

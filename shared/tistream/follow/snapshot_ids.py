@@ -23,8 +23,8 @@ class SnapshotIds:
         self._highest: int | None = None
 
     def highest(self) -> int | None:
-        """The highest id of a table or partition that is not TiDB's own; 0 if there was no table. None if the object is
-        gone or damaged. Raises Unavailable."""
+        """The highest id that a table or partition outside of the system schemas had at the snapshot; 0 if there was no
+        table. None if the object is gone or damaged. Raises Unavailable."""
         if self._highest is None:
             key = layout.schema_snap(self._tenant)
             try:

@@ -29,7 +29,8 @@ class TaskView:
 
     @property
     def runs(self) -> tuple[RunRef, ...]:
-        """The objects of the version index, each once. A reader works by parts: see tistream.format.run."""
+        """The run objects of all parts of the version index, each once. To read versions, use the runs of each part
+        separately (tistream.format.run)."""
         return run.runs_of(self.index)
 
     @property

@@ -2,8 +2,8 @@
 
 A pull reads its window in chunks `(low, high]`. The end of a chunk is chosen in two steps. A coarse one needs no I/O,
 because manifests have the bounds of row groups. The exact one is chosen by the commit_ts columns of these row groups.
-If a single commit_ts has more rows than the budget, it is cut into pieces in the order of events: transaction, table,
-deletes before puts, key.
+If a single commit_ts has more rows than the budget, it is called crowded, and is cut into pieces in the order of
+events: transaction, table, deletes before puts, key.
 """
 
 from __future__ import annotations

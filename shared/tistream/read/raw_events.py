@@ -17,7 +17,7 @@ from tistream.read.row_events import Rendered
 
 def render_raw(rows: pa.Table, scope: RawScope, op: int | None = None) -> Rendered:
     """Convert committed rows (tistream.format.segment.SCHEMA, in any order) with keys in the scope to events. `op`:
-    only deletes, or only puts."""
+    convert deletes only (OP_DELETE) or puts only (OP_PUT); None: both."""
     puts = rows.column("op").to_numpy() == STORED_PUT
     keep = np.ones(len(rows), np.bool_) if op is None else puts == (op == OP_PUT)
     span = scope.span

@@ -30,8 +30,8 @@ Needed = Callable[[TableVersion], Sequence[Column]]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Rows with `low < commit_ts <= high` are decoded and shown as `version` of their table defines it. None: they are
-    not shown."""
+    """Rows with `low < commit_ts <= high` are decoded and shown as `version` of their table defines it. If `version` is
+    None, they are not shown."""
 
     low: int
     high: int

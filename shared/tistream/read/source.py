@@ -196,7 +196,8 @@ class TenantSource:
 
     def older_than(self, physical_ids: Iterable[int], begins_ts: int) -> bool:
         """Whether any of these ids may have had rows at `begins_ts` or at the tenant's snapshot, because its table or
-        partition existed then. TiDB assigns ids in ascending order."""
+        partition existed then. If the history of that time was dropped, the ids are compared with the highest id of the
+        snapshot, because TiDB assigns ids in ascending order."""
         with self._lock:
             history = self._history()
             dropped = history.base_ts > history.snapshot_ts >= begins_ts

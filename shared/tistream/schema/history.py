@@ -361,8 +361,8 @@ class History:
             yield from (version for _, _, version in line.runs(low, high) if version is not None)
 
     def steady_since(self, low: int, high: int) -> int | None:
-        """The ts of the last change of any table at or below `low`; 0 if no such change is known. None if a table
-        changes strictly between `low` and `high`, so that rows of this window may need two versions of it."""
+        """The ts of the last schema change at or below `low`, of any table; 0 if no such change is known. None if a
+        table changes strictly between `low` and `high`, so that rows of this window may need two versions of it."""
         at = bisect_right(self._tables_ts, low)
         if at < bisect_left(self._tables_ts, high):
             return None

@@ -12,8 +12,8 @@ from tistream.model.ts import MAX_TS
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """A period in which a logical table had a name: it applies to rows with `from_ts < t <= to_ts`, because a row
-    belongs to the schema strictly before its commit_ts."""
+    """A period in which a logical table had a name. The name is that of rows with `from_ts < commit_ts <= to_ts`,
+    because a row belongs to the schema strictly before its commit_ts."""
 
     from_ts: int
     to_ts: int

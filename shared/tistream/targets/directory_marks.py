@@ -74,7 +74,7 @@ class DirectoryMarks:
 
     @property
     def files(self) -> list[str]:
-        """The paths of the files with finished chunks, of all tables."""
+        """The paths, relative to the directory, of the files that hold finished chunks of any table."""
         return [name for one in self._tables.values() for name in one.files]
 
     def _write(self) -> None:

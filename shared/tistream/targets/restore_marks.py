@@ -77,9 +77,10 @@ class RestoredTables:
     def write(
         self, table: str, before: Mark, inserts: Iterable[str], end: Callable[[], tuple[int, str | None]]
     ) -> Mark:
-        """Write the next chunk and its marker in one transaction. `end` is called after the inserts. It returns the
-        number of rows in the chunk, and the cursor after them (None: it was the last chunk). Raises TargetFailed; the
-        chunk is then written completely or not at all."""
+        """Write the next chunk and its marker in one transaction. `before` is the table's progress until now. `end` is
+        called after the inserts. It returns the number of rows in the chunk, and the cursor after them (None: it was
+        the last chunk). Returns the new progress. Raises TargetFailed; the chunk is then written completely or not at
+        all."""
         with self._target.transaction():
             self._target.execute_all(inserts)
             rows, cursor = end()

@@ -85,7 +85,7 @@ class RestoreTarget(Protocol):
         `replace`."""
 
     def write(self, table: RestoredTable, before: Mark, chunk: Chunk) -> Mark:
-        """Write the next chunk of rows."""
+        """Write the next chunk of rows. `before` is the table's progress until now; the new progress is returned."""
 
     def add_foreign_keys(self, table: RestoredTable) -> None:
         """Add the table's foreign keys, unless it has them."""

@@ -269,8 +269,9 @@ class NodeList(Wire):
 
 
 class TaskInfo(Wire):
-    """One task, as the owner (the elected meta server) knows it. `phase`: absent, preparing, committing, running or
-    removing."""
+    """One task, as the owner (the elected meta server) knows it. `phase`: absent (no sorter has it), preparing
+    (`next_node` reads its state to take it over), committing (given to a sorter that has not reported it yet), running,
+    or removing (sealed)."""
 
     task_id: int
     cluster_id: str
@@ -330,8 +331,8 @@ class OwnerInfo(Wire):
 
 
 class NewStart(Wire):
-    """The answer of `POST /upcall/v1/nodes/{node_id}/starts`, which a process calls once, before it registers: a number
-    above those of all earlier starts."""
+    """The answer of `POST /upcall/v1/nodes/{node_id}/starts`, which a process calls once, before it registers.
+    `start_epoch` is above the numbers of all earlier starts of the node."""
 
     start_epoch: int
 

@@ -32,10 +32,11 @@ class TaskStatus(Wire):
     """One task, as its sorter knows it.
 
     `received` are the positions up to which files were accepted into memory, `durable` those in the last manifest. A
-    dispatcher that lost its memory starts from `received`; source files after `durable` are still needed. `progress_ts`
-    >= flushed_ts is a resolved ts that needs no object: no row at or below it is pending, and none will come. `pointed`
-    is, by store, the ts of the oldest file that the last manifest points into. `pointed` is None if the task was split
-    or merged from others and has no manifest of its own yet, or if the sorter's version does not report it.
+    dispatcher that lost its memory starts from `received`; source files after `durable` are still needed.
+    `progress_ts`, at or above flushed_ts: every row at or below it is in a manifest, because none is pending and none
+    will come. `pointed` is, by store, the ts of the oldest file that the last manifest points into. `pointed` is None
+    if the task was split or merged from others and has no manifest of its own yet, or if the sorter's version does not
+    report it.
     """
 
     cluster_id: str

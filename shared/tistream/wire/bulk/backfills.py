@@ -71,7 +71,7 @@ class BackfillRows(Wire):
 
 class EndBackfill(StrictRequest):
     """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills/{backfill_id}/end`, by the ingest service:
-    the backfill has ended. `state` `cancelled`: the platform itself cancels it, for the reason given."""
+    record that a backfill has ended. `state` `cancelled`: the platform itself cancels it, for the reason given."""
 
     state: Literal["finished", "failed", "cancelled"]
     reason: str | None = Field(default=None, max_length=REASON_MAX)

@@ -124,8 +124,8 @@ class Move(Wire):
 
 
 class Recut(Wire):
-    """An order to divide a feed into another number of shards. Until then the feed has `shards` shards, which send all
-    events up to `at_ts` and stop there. `grows`: as in Move."""
+    """An order to divide a feed into another number of shards. The present `shards` shards send all events up to
+    `at_ts` and stop there; then the feed gets the number of its configuration. `grows`: as in Move."""
 
     shards: int
     at_ts: int

@@ -332,7 +332,8 @@ class MetaClient:
     def request(
         self, method: str, path: str, content: bytes | None = None, deadline_s: float | None = None
     ) -> Response:
-        """Send a request for which this class has no method. It must be safe to repeat. `content` must be JSON."""
+        """Send a request for which this class has no method. The request must be safe to repeat, because it is sent to
+        the next meta server if one does not answer. `content` must be JSON."""
         kind = None if content is None else "application/json"
         return self._of_any(
             lambda url: self._http.request(

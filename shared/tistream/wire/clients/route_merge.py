@@ -9,8 +9,8 @@ def merged(known: RouteTable | None, answer: RouteTable) -> RouteTable:
     """Build the complete table from `known`, the reader's table, and `answer`, which has changes. Unchanged tenants
     stay the same objects.
 
-    The answer may have been made for an older table than `known`. Then it contains more than needed, but no older data,
-    as long as the answer itself is not older.
+    The caller must ignore an answer that is older than `known`. The changes may be relative to an older table than
+    `known`: then the answer has more tenants than needed, which does no harm.
     """
     if answer.since is None:
         return answer

@@ -28,28 +28,23 @@ from tistream.service.observe.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.open import open_objects
 from tistream.wire.bulk.changefeeds import ChangefeedPlan, CheckChangefeed, FeedWork
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
-from tistream_changefeed.dispatch.ownership import Ownership
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.checks import Checks
 from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.driver import Driver
+from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.hold.quota import TenantQuotas
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.metrics import ChangefeedMetrics
-from tistream_changefeed.registry.of_feed import registry_of
 from tistream_changefeed.settings import ChangefeedSettings
 from tistream_changefeed.shard_metrics import ShardCollector
-from tistream_changefeed.sinks.allowed import check_hosts, storage_url
-from tistream_changefeed.sinks.claim_check import ClaimFiles
-from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
+from tistream_changefeed.sinks.feeds import feed_of
 from tistream_changefeed.verify.verification import Verifications
 from tistream_changefeed.warmup import warm_kernels
 
@@ -89,6 +84,7 @@ def build_app(
     metrics, loop_metrics = ChangefeedMetrics(registry), LoopMetrics(registry)
     keys, counted = keys_of(objects), measured(objects, registry)
     http, secret_keys = (new_http or peers.new_http)(), SecretKeys(settings.secrets_key_file)
+    allowed = Allowed(settings.hosts, settings.file_urls)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     executor, instance = new_executor("refresh", settings.refresh_threads), new_instance()
     member = Membership(meta, settings.node, "changefeed", settings.url, instance=instance, end=end)
@@ -111,22 +107,14 @@ def build_app(
             work.known_ts,
             work.cutting,
         )
-        feed = parsed(work.sink_uri, work.config, work.skips)
-        check_hosts(feed.hosts, settings.hosts)
+        feed = feed_of(work.sink_uri, work.config, work.skips)
+        feed.check_allowed(allowed)
         values = secret_keys.values(tenant, work.sink_uri, work.config, work.secrets)
-        target = feed.target.with_secrets(values)
-        claims = None
-        if feed.claim_check is not None:
-            claims = ClaimFiles(open_objects(storage_url(feed.claim_check, settings.file_urls)), feed.claim_check)
         return Holder(
             Shard(order, rng),
             lambda: view_of(tenant),
-            lambda: KafkaSink(target, order, clock, claims=claims),
-            feed.pipeline(
-                registry_of(feed.config, values),
-                f"{tenant}/{of.changefeed_id}",
-                Ownership(of.shard, work.shards),
-            ),
+            feed.sinks(order, clock, values, allowed),
+            feed.pipeline_of(order, values),
             clock,
             settings.budget,
             settings.window_bytes,
@@ -177,7 +165,7 @@ def build_app(
         return view.source.tables_at(view.resolved_ts(), Scope(tenant))
 
     app.state.checks, app.state.verifications = (
-        Checks(settings.hosts, secret_keys, tables, settings.file_urls),
+        Checks(allowed, secret_keys, tables),
         Verifications(settings.hosts, secret_keys, view_of, clock, settings.budget),
     )
     driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics, Crew(clock), quotas)

@@ -1,4 +1,4 @@
-"""Builds a feed that can run from its sink URI and its configuration. Pure."""
+"""Builds a feed into Kafka that can run from its sink URI and its configuration. Pure."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ class RunnableFeed:
 
 
 def parsed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> RunnableFeed:
-    """Parse a sink URI and a configuration. `skips` are the events that a person has named to be left out. Raises
-    InvalidRequest, which names the invalid or unsupported key, and never a secret."""
+    """Parse a sink URI of Kafka and a configuration. `skips` are the events that a person has named to be left out.
+    Raises InvalidRequest, which names the invalid or unsupported key, and never a secret."""
     found = parse_feed(sink_uri, document)
     if found.secrets:
         name = sorted(found.secrets)[0]
@@ -117,6 +117,8 @@ def parsed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = (
             f"{name} would be stored in clear: put it with `tistream secret put`, and write {name}=${{secret:NAME}}"
         )
     config = found.config
+    if not config.kafka.brokers:
+        raise _refused("the feed does not write into Kafka")
     _check_supported(config.kafka)
     if config.protocol.schema_registry is not None:
         host_of(config.protocol.schema_registry)

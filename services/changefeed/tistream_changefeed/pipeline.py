@@ -16,7 +16,7 @@ from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
-from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
+from tistream_changefeed.core.outgoing import NOTHING, Mark, Outgoing, Sent
 from tistream_changefeed.core.shard import everywhere, to_partitions
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import NO_SKIPS, Skips, without
@@ -109,7 +109,7 @@ class FeedPipeline:
                     topic = self.dispatchers.topic(*version.name)
                     yield schemas.first(version, ts, topic, partitions(topic))
 
-    def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
+    def rows(self, events: Events, partitions: PartitionsOf) -> Encoded[Outgoing]:
         """Encode row events in the order in which they are sent. Raises TableFailed."""
         window = split(self._filtered(raw_changes(events)), self.splitting)  # filters see updates, not their halves
         letters: list[Letter] = []
@@ -234,13 +234,13 @@ class FeedPipeline:
         """The topics, of those given, that get resolved messages."""
         return {name: count for name, count in topics.items() if name != self.skips.topic}
 
-    def own(self, marks: Sequence[Sent]) -> tuple[Sent, ...]:
+    def own(self, marks: Sequence[Mark]) -> tuple[Sent, ...]:
         """Only the messages that this shard writes."""
-        return self.ownership.own(marks)
+        return self.ownership.own(one for one in marks if isinstance(one, Sent))
 
-    def skipped(self, marks: Sequence[Sent]) -> int:
+    def skipped(self, marks: Sequence[Mark]) -> int:
         """The number of dead letters among these messages."""
-        return sum(one.topic == self.skips.topic for one in marks)
+        return sum(isinstance(one, Sent) and one.topic == self.skips.topic for one in marks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,8 @@ class KafkaConfig(_Part):
     `sasl_password` and `key` are references of the form `${secret:NAME}`.
     """
 
-    brokers: tuple[str, ...]
-    topic: str
+    brokers: tuple[str, ...] = ()
+    topic: str = ""
     partition_num: int | None = None
     replication_factor: int = 1
     auto_create_topic: bool = True
@@ -124,15 +124,16 @@ class ProtocolConfig(_Part):
 
 
 class FeedConfig(_Part):
-    """The whole configuration of a feed. `raw_changes`: no update is split (`output-raw-change-event`). These are keys
-    of `[tistream]`: `delivery` (exactly once or at least once), `split_unique_updates` (updates of any unique index are
-    split, not only those of the handle key), `compatible` (messages reproduce TiCDC's errors), `allow_no_tables` (a
-    feed is accepted although its rules include no existing table), `on_table_error` (whether an event that cannot be
-    sent stops its table or the feed), `tables` (entries for tables; the first one that matches a table applies),
-    `shards` (the number of shards that write the feed in parallel), `shards_max` (the load decides the number, up to
-    this one), `admin_events` (messages announce a changed number of partitions)."""
+    """The whole configuration of a feed. `kafka` names no brokers if the feed has another sink. `raw_changes`: no
+    update is split (`output-raw-change-event`). These are keys of `[tistream]`: `delivery` (exactly once or at least
+    once), `split_unique_updates` (updates of any unique index are split, not only those of the handle key),
+    `compatible` (messages reproduce TiCDC's errors), `allow_no_tables` (a feed is accepted although its rules include
+    no existing table), `on_table_error` (whether an event that cannot be sent stops its table or the feed), `tables`
+    (entries for tables; the first one that matches a table applies), `shards` (the number of shards that write the feed
+    in parallel), `shards_max` (the load decides the number, up to this one), `admin_events` (messages announce a
+    changed number of partitions)."""
 
-    kafka: KafkaConfig
+    kafka: KafkaConfig = KafkaConfig()
     filter: FilterConfig = FilterConfig()
     protocol: ProtocolConfig = ProtocolConfig()
     dispatchers: tuple[DispatcherConfig, ...] = ()

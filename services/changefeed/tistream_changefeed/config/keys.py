@@ -1,8 +1,9 @@
-"""The keys of TiCDC's configuration file and sink URI that are supported, each with the field of FeedConfig that it
-sets. Pure."""
+"""The keys of TiCDC's configuration file that all sinks and the Kafka sink support, each with the field of FeedConfig
+that it sets. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,15 +25,37 @@ class Key:
     pem: bool = False  # a PEM text, not the path of a file
 
 
+@dataclass(frozen=True, slots=True)
+class SinkKeys:
+    """The keys of one kind of sink. `used` set a field as they are. Of the keys in `fixed` only some values are
+    supported; each has the reason that an error gives. `refused` has beginnings of keys that are refused, with the
+    reason, and `unneeded` keys, or beginnings that end with a dot, that TiCDC has and the sink does not need.
+    `option_key` returns the key that has the same meaning as an option of a sink URI."""
+
+    used: Mapping[str, Key]
+    fixed: Mapping[str, tuple[tuple[str, ...], str]]
+    refused: Mapping[str, str]
+    unneeded: tuple[str, ...]
+    option_key: Callable[[str], str]
+
+
 _KAFKA = "sink.kafka-config."
 _CODEC = "sink.kafka-config.codec-config."
 _LARGE = "sink.kafka-config.large-message-handle."
 
-USED: dict[str, Key] = {
+GENERAL: dict[str, Key] = {
     "case-sensitive": Key("filter.case_sensitive", "flag"),
     "force-replicate": Key("filter.force_replicate", "flag"),
     "filter.rules": Key("filter.rules", "texts"),
     "filter.ignore-txn-start-ts": Key("filter.ignore_txn_start_ts", "numbers"),
+    "tistream.delivery": Key("delivery", "text"),
+    "tistream.allow-no-tables": Key("allow_no_tables", "flag"),
+    "tistream.on-table-error": Key("on_table_error", "text"),
+}
+"""Keys of every sink that set a field as they are."""
+
+_KAFKA_USED: dict[str, Key] = {
+    **GENERAL,
     "sink.protocol": Key("protocol.protocol", "text"),
     "sink.schema-registry": Key("protocol.schema_registry", "text"),
     "sink.only-output-updated-columns": Key("protocol.only_output_updated_columns", "flag"),
@@ -69,15 +92,11 @@ USED: dict[str, Key] = {
     _LARGE + "large-message-handle-compression": Key("kafka.large.compression", "text"),
     _LARGE + "claim-check-storage-uri": Key("kafka.large.claim_check_storage_uri", "text"),
     _LARGE + "claim-check-raw-value": Key("kafka.large.claim_check_raw_value", "flag"),
-    "tistream.delivery": Key("delivery", "text"),
     "tistream.split-unique-updates": Key("split_unique_updates", "flag"),
-    "tistream.allow-no-tables": Key("allow_no_tables", "flag"),
-    "tistream.on-table-error": Key("on_table_error", "text"),
     "tistream.shards": Key("shards", "number", 1, SHARDS_MAX),
     "tistream.shards-max": Key("shards_max", "number", 1, SHARDS_MAX),
     "tistream.admin-events": Key("admin_events", "flag"),
 }
-"""Keys that set a field as they are."""
 
 OLD_VALUE = {"sink.open.output-old-value": "open-protocol", "sink.debezium.output-old-value": "debezium"}
 """Keys of `protocol.output_old_value`, each of one protocol."""
@@ -85,36 +104,36 @@ OLD_VALUE = {"sink.open.output-old-value": "open-protocol", "sink.debezium.outpu
 LISTS = frozenset({"sink.dispatchers", "sink.column-selectors", "filter.event-filters", "tistream.tables"})
 """Lists of tables, which listed.py reads."""
 
-FIXED: dict[str, tuple[tuple[str, ...], str]] = {
+GENERAL_FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "bdr-mode": (("false",), "feeds do not replicate in both directions"),
     "enable-old-value": (("true",), "old values are always read"),
     "integrity.integrity-check-level": (("none",), "row checksums are not sent"),
+    "tistream.time-zone": (("utc",), "TIMESTAMP values are sent in UTC"),
+    "tistream.on-row-error": (("stop",), "dead-letter is chosen for tables, as on-row-error of [[tistream.tables]]"),
+}
+"""Keys of which every sink supports only some values, with the reason that an error gives."""
+
+_KAFKA_FIXED: dict[str, tuple[tuple[str, ...], str]] = {
+    **GENERAL_FIXED,
     _CODEC + "avro-enable-watermark": (("false",), "avro has no watermarks"),
     _CODEC + "encoding-format": (("json",), "the simple protocol is sent as JSON only"),
     "tistream.compatible": (("ticdc",), "leave it out for messages without TiCDC's faults"),
-    "tistream.time-zone": (("utc",), "TIMESTAMP values are sent in UTC"),
     "tistream.kafka-key": (("ticdc",), "keys are those of TiCDC's protocols"),
     "tistream.headers": (("false",), "messages have no headers"),
-    "tistream.on-row-error": (("stop",), "dead-letter is chosen for tables, as on-row-error of [[tistream.tables]]"),
 }
-"""Keys of which only some values are supported, with the reason that an error gives."""
 
-REFUSED: dict[str, str] = {
+_KAFKA_REFUSED: dict[str, str] = {
     "sink.kafka-config.sasl-oauth-": "OAUTHBEARER is not supported: use PLAIN or SCRAM",
     "sink.kafka-config.sasl-gssapi-": "GSSAPI is not supported: use PLAIN or SCRAM",
     "sink.kafka-config.glue-schema-registry-config": "AWS Glue is not supported: use a Confluent schema registry",
     "sink.pulsar-config": "Pulsar is not supported",
 }
-"""Beginnings of keys that are refused, with the reason."""
 
-UNNEEDED = (
+GENERAL_UNNEEDED = (
     "memory-quota",
     "check-gc-safe-point",
     "ignore-ineligible-table",
     "changefeed-error-stuck-duration",
-    "enable-sync-point",
-    "sync-point-interval",
-    "sync-point-retention",
     "enable-table-monitor",
     "sql-mode",
     "mounter.",
@@ -123,6 +142,15 @@ UNNEEDED = (
     "consistent.",
     "integrity.corruption-handle-level",
     "sink.encoder-concurrency",
+    "sink.advance-timeout-in-sec",
+)
+"""Keys, or beginnings of keys that end with a dot, that TiCDC has and no feed needs."""
+
+_KAFKA_UNNEEDED = (
+    *GENERAL_UNNEEDED,
+    "enable-sync-point",
+    "sync-point-interval",
+    "sync-point-retention",
     "sink.terminator",
     "sink.date-separator",
     "sink.enable-partition-separator",
@@ -130,7 +158,6 @@ UNNEEDED = (
     "sink.safe-mode",
     "sink.transaction-atomicity",
     "sink.txn-atomicity",
-    "sink.advance-timeout-in-sec",
     "sink.enable-kafka-sink-v2",
     "sink.csv.",
     "sink.mysql-config.",
@@ -142,7 +169,6 @@ UNNEEDED = (
     "sink.kafka-config.write-timeout",
     "sink.kafka-config.max-open-requests",
 )
-"""Keys, or beginnings of keys that end with a dot, that TiCDC has and a feed does not need."""
 
 _SINK_OPTIONS = (
     "protocol",
@@ -162,10 +188,12 @@ _CODEC_OPTIONS = (
 )
 
 
-def option_key(name: str) -> str:
-    """The key of the configuration file that has the same meaning as this option of a sink URI."""
+def _option_key(name: str) -> str:
     if name == "delivery":
         return "tistream.delivery"
     if name in _SINK_OPTIONS:
         return f"sink.{name}"
     return f"{_CODEC if name in _CODEC_OPTIONS else _KAFKA}{name.replace('.', '-')}"
+
+
+KAFKA_KEYS = SinkKeys(_KAFKA_USED, _KAFKA_FIXED, _KAFKA_REFUSED, _KAFKA_UNNEEDED, _option_key)

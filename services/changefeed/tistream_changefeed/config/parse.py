@@ -18,14 +18,13 @@ from pydantic import ValidationError
 
 from tistream_changefeed.config import listed
 from tistream_changefeed.config.feed_config import FeedConfig
-from tistream_changefeed.config.keys import FIXED, LISTS, OLD_VALUE, REFUSED, UNNEEDED, USED, Key
+from tistream_changefeed.config.keys import LISTS, OLD_VALUE, Key, SinkKeys
+from tistream_changefeed.config.kinds import SinkKind, kind_of
 from tistream_changefeed.config.listed import refused
-from tistream_changefeed.config.sink_uri import NO_PEM, SinkUri, is_pem, is_placeholder, parse_uri, placeholder
+from tistream_changefeed.config.sink_uri import NO_PEM, SinkUri, is_pem, is_placeholder, placeholder
 
 _REGISTRY = "sink.schema-registry"
 _CLAIM_CHECK = "sink.kafka-config.large-message-handle.claim-check-storage-uri"
-_PROTOCOL = "sink.protocol"
-_PROTOCOLS = {"default": "open-protocol", "open": "open-protocol"}
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _SECRET_OPTION = re.compile(r"(?i)(secret|password|token|key)[^=&]*=(?!\$\{secret:)[^&]+")
 
@@ -53,15 +52,16 @@ def read_toml(text: str) -> dict[str, Any]:
 def parse_feed(sink_uri: str, document: Mapping[str, Any], prefix: str = "") -> ParsedFeed:
     """Parse a sink URI and the document of a configuration file, which may be empty. The names of the secrets that are
     found begin with `prefix`. Raises InvalidRequest, which names the key, and never a secret."""
-    uri = parse_uri(sink_uri, prefix)
+    kind = kind_of(sink_uri)
+    uri = kind.parse_uri(sink_uri, prefix)
     warnings: list[str] = []
-    secrets = _Secrets(prefix)
+    secrets = _Secrets(prefix, kind.keys)
     shown, values = _without_secrets(document, secrets)
     for key, option in uri.values.items():
         if key in values and str(values[key]).lower() != option.lower():
             warnings.append(f"{key} of the configuration is not used: the sink URI has another value")
         values[key] = option
-    fields = _Fields(uri, warnings)
+    fields = _Fields(kind, uri, warnings)
     for key, value in values.items():
         fields.take(key, value)
     config = fields.config()
@@ -73,6 +73,7 @@ class _Secrets:
     """Collects the secrets that were replaced by placeholders, by name."""
 
     prefix: str
+    keys: SinkKeys
     values: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, value: str) -> str:
@@ -104,7 +105,7 @@ def _without_secrets(document: Mapping[str, Any], secrets: _Secrets) -> tuple[di
 def _shown(key: str, value: Any, secrets: _Secrets) -> Any:
     if not isinstance(value, str) or not value:
         return value
-    used = USED.get(key)
+    used = secrets.keys.used.get(key)
     if used is not None and used.pem and not is_pem(value):
         raise refused(NO_PEM.format(key))
     name = key.rpartition(".")[2]
@@ -131,57 +132,46 @@ def _address(key: str, value: str, name: str, secrets: _Secrets) -> str:
 class _Fields:
     """Collects the fields of a FeedConfig, key by key."""
 
-    def __init__(self, uri: SinkUri, warnings: list[str]) -> None:
-        self._values: dict[str, Any] = {
-            "kafka": {"brokers": uri.brokers, "topic": uri.topic, "enable_tls": uri.tls, "large": {}},
-            "protocol": {},
-            "filter": {},
-        }
+    def __init__(self, kind: SinkKind, uri: SinkUri, warnings: list[str]) -> None:
+        self._kind = kind
+        self._values: dict[str, Any] = {"protocol": {}, "filter": {}, **uri.fields}
         self._old_values: dict[str, bool] = {}
         self._warnings = warnings
 
     def take(self, key: str, value: Any) -> None:
         """Set the field that belongs to a key of the configuration. Raises InvalidRequest if the key is unknown or its
         value is invalid."""
+        keys = self._kind.keys
         if key in LISTS:
             self._list(key, value)
-        elif key in USED:
-            self._set(USED[key].field, _converted(key, USED[key], value))
+        elif key in keys.used:
+            self._set(keys.used[key].field, _converted(key, keys.used[key], value))
         elif key in OLD_VALUE:
             self._old_values[OLD_VALUE[key]] = _flag(key, value)
-        elif key in FIXED:
-            accepted, reason = FIXED[key]
+        elif key in keys.fixed:
+            accepted, reason = keys.fixed[key]
             if str(value).lower() not in accepted:
                 raise refused(f"{key} = {str(value)[:40]!r} is not supported: {reason}")
             if key == "tistream.compatible":
                 self._set("compatible", True)
-        elif any(key.startswith(one) for one in REFUSED):
-            raise refused(f"{key}: {next(reason for one, reason in REFUSED.items() if key.startswith(one))}")
-        elif any(key == one or (one.endswith(".") and key.startswith(one)) for one in UNNEEDED):
+        elif any(key.startswith(one) for one in keys.refused):
+            raise refused(f"{key}: {next(reason for one, reason in keys.refused.items() if key.startswith(one))}")
+        elif any(key == one or (one.endswith(".") and key.startswith(one)) for one in keys.unneeded):
             self._warnings.append(f"{key} is accepted and changes nothing: a feed does not need it")
         else:
-            raise refused(f"{key[:120]!r} is unknown{_nearest(key)}")
+            raise refused(f"{key[:120]!r} is unknown{_nearest(key, keys)}")
 
     def config(self) -> FeedConfig:
         """Build the configuration from the fields. Raises InvalidRequest if values contradict each other."""
-        protocol = self._values["protocol"]
-        name = str(protocol.get("protocol", "open-protocol")).lower()
-        if name == "csv":
-            raise refused(
-                "protocol csv is for object storage, and TiCDC has none into Kafka: use open-protocol or canal-json"
-            )
-        protocol["protocol"] = _PROTOCOLS.get(name, name)
-        protocol["output_old_value"] = self._old_values.get(protocol["protocol"], True)
-        if mechanism := self._values["kafka"].get("sasl_mechanism"):
-            self._values["kafka"]["sasl_mechanism"] = str(mechanism).upper()
+        self._kind.finish(self._values, self._old_values)
         try:
             config = FeedConfig.model_validate(self._values)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
-            key = next((key for key, used in USED.items() if used.field == where), where)
+            key = next((key for key, used in self._kind.keys.used.items() if used.field == where), where)
             raise refused(f"{key}: {first['msg']}") from None
-        _check(config)
+        self._kind.check(config)
         return config
 
     def _list(self, key: str, value: Any) -> None:
@@ -234,58 +224,7 @@ def _number(key: str, value: Any, low: int, high: int) -> int:
     return int(value)
 
 
-def _nearest(key: str) -> str:
-    known = [*USED, *OLD_VALUE, *FIXED, *LISTS, *UNNEEDED]
+def _nearest(key: str, keys: SinkKeys) -> str:
+    known = [*keys.used, *OLD_VALUE, *keys.fixed, *LISTS, *keys.unneeded]
     found = difflib.get_close_matches(key, known, 1, 0.75)
     return f": is it {found[0]!r}?" if found else ": remove it"
-
-
-def _check(config: FeedConfig) -> None:
-    """Check that the settings do not contradict each other. Raises InvalidRequest."""
-    kafka, protocol = config.kafka, config.protocol
-    if kafka.required_acks != -1 and config.delivery == "exactly-once":
-        raise refused(
-            "required-acks must be -1 (all) with delivery = 'exactly-once': remove it, or set delivery = "
-            "'at-least-once'"
-        )
-    if (kafka.sasl_user is None) != (kafka.sasl_password is None):
-        raise refused("sasl-user and sasl-password are needed together: give both, or neither")
-    if (kafka.cert is None) != (kafka.key is None):
-        raise refused("cert and key are needed together: give both, or neither")
-    if protocol.protocol == "avro":
-        if protocol.schema_registry is None:
-            raise refused(
-                "protocol avro needs sink.schema-registry: set the address of a schema registry, or use another "
-                "protocol"
-            )
-        if config.filter.force_replicate:
-            raise refused(
-                "protocol avro needs a key in each message, and force-replicate sends tables without one: set it to "
-                "false"
-            )
-    if protocol.protocol == "simple" and max(config.shards, config.shards_max) > 1:
-        raise refused(
-            "protocol simple has one shard, because its schemas stand before the rows of a partition: set "
-            "tistream.shards = 1 and no higher shards-max"
-        )
-    if config.admin_events and protocol.protocol != "open-protocol":
-        raise refused(f"admin-events is not supported with {protocol.protocol}: only open-protocol has such messages")
-    _check_large(config)
-
-
-def _check_large(config: FeedConfig) -> None:
-    protocol, large = config.protocol, config.kafka.large
-    if large.option == large.compression == "none":
-        return
-    if protocol.protocol not in ("open-protocol", "simple", "canal-json"):
-        raise refused(
-            f"large-message-handle is not supported with {protocol.protocol}: remove it, or use another protocol"
-        )
-    if large.option == "none":
-        return
-    if protocol.protocol == "canal-json" and not protocol.enable_tidb_extension:
-        raise refused("large-message-handle needs enable-tidb-extension = true with canal-json: set it")
-    if large.option == "claim-check" and large.claim_check_storage_uri is None:
-        raise refused("claim-check needs claim-check-storage-uri, the place of large messages: set it")
-    if large.claim_check_raw_value and protocol.protocol == "open-protocol":
-        raise refused("claim-check-raw-value is not supported with open-protocol: remove it")

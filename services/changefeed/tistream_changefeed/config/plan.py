@@ -3,7 +3,7 @@ the checks at its creation. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tistream.errors import InvalidRequest
@@ -15,6 +15,7 @@ from tistream_changefeed.dispatch.dispatchers import Dispatcher, Dispatchers
 from tistream_changefeed.dispatch.partition_rule import PartitionRule
 from tistream_changefeed.dispatch.topic import collisions
 from tistream_changefeed.filters.column_selector import selector_of
+from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.rows.handle_key import eligible, handle_columns
 
 NAMED_MAX = 20  # tables that one warning names
@@ -48,19 +49,15 @@ def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[s
     names, a column selector leaves out the key, the rules include no table, or a topic has too few partitions or may
     not be created."""
     chosen, routes, selectors = parts.feed_filter(config), parts.dispatchers(config), parts.column_selectors(config)
-    base = sorted((one for one in tables if one.head.kind == "table"), key=lambda one: one.name)
-    included = chosen.tables.chosen([one.name for one in base])
-    named = [one for one, kept in zip(base, included, strict=True) if kept and chosen.includes_name(one.name)]
-    sent = [one for one in named if chosen.without_key or eligible(one.table)]
+    included = included_tables(config, tables)
+    sent = included.sent
     found = dict(zip((one.name for one in sent), routes.every([one.name for one in sent]), strict=True))
     planned: list[PlannedTable] = []
     for version in sent:
         entry, selector = found[version.name], selector_of(selectors, version)
         rule = PartitionRule() if entry is None else entry.rule
         try:
-            for one in chosen.events:
-                if one.matcher.matches(*version.name):
-                    one.check(version.table)
+            check_filters(chosen, version)
             columns = version.table.visible_columns if selector is None else selector.sent(version.table)
             rule.hashed(version)
         except InvalidRequest as error:
@@ -69,8 +66,48 @@ def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[s
         planned.append(PlannedTable(*version.name, topic, rule.by.value, tuple(column.name for column in columns)))
     topics = {routes.default_topic: 0, **{one.topic: 0 for one in planned}}
     counted = {topic: _partitions(config, topic, existing) for topic in topics}
-    warnings = _warnings(config, base, named, found, routes, counted)
+    warnings = _warnings(config, included, found, routes, counted)
     return FeedPlan(tuple(planned), counted, tuple(warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class IncludedTables:
+    """The tables of a tenant, sorted by name: `base` are all, `named` those that the rules include, and `sent` those of
+    them that the feed sends."""
+
+    base: Sequence[TableVersion]
+    named: Sequence[TableVersion]
+    sent: Sequence[TableVersion]
+
+
+def included_tables(config: FeedConfig, tables: Sequence[TableVersion]) -> IncludedTables:
+    """Find out which of the tables that exist a feed sends. Raises InvalidRequest if the rules include none, unless the
+    configuration permits that."""
+    chosen = parts.feed_filter(config)
+    base = sorted((one for one in tables if one.head.kind == "table"), key=lambda one: one.name)
+    included = chosen.tables.chosen([one.name for one in base])
+    named = [one for one, kept in zip(base, included, strict=True) if kept and chosen.includes_name(one.name)]
+    if base and not named and not config.allow_no_tables:
+        raise refused(
+            f"filter.rules include none of the {len(base)} tables that exist now: correct them, or set "
+            "allow-no-tables = true under [tistream] if the tables are to come"
+        )
+    return IncludedTables(base, named, [one for one in named if chosen.without_key or eligible(one.table)])
+
+
+def check_filters(chosen: FeedFilter, version: TableVersion) -> None:
+    """Check that the event filters of a feed can be applied to a table. Raises InvalidRequest."""
+    for one in chosen.events:
+        if one.matcher.matches(*version.name):
+            one.check(version.table)
+
+
+def table_warnings(config: FeedConfig, included: IncludedTables) -> Iterator[str]:
+    """Warnings about the rules and the tables that they include, for any sink."""
+    for rule in parts.feed_filter(config).tables.unused([one.name for one in included.base]):
+        yield f"rule {rule!r} matches no table that exists now"
+    if not included.named:
+        yield "the rules include no table that exists now"
 
 
 def _partitions(config: FeedConfig, topic: str, existing: Mapping[str, int] | None) -> int:
@@ -91,16 +128,12 @@ def _partitions(config: FeedConfig, topic: str, existing: Mapping[str, int] | No
 
 def _warnings(
     config: FeedConfig,
-    base: Sequence[TableVersion],
-    named: Sequence[TableVersion],
+    included: IncludedTables,
     found: Mapping[tuple[str, str], Dispatcher | None],
     routes: Dispatchers,
     counted: Mapping[str, int],
 ) -> list[str]:
-    out: list[str] = []
-    names = [one.name for one in base]
-    for rule in parts.feed_filter(config).tables.unused(names):
-        out.append(f"rule {rule!r} matches no table that exists now")
+    out = list(table_warnings(config, included))
     for number, entry in enumerate(routes.entries, 1):
         if entry not in found.values():
             out.append(f"sink.dispatchers[{number}] is the dispatcher of no table that exists now")
@@ -109,7 +142,7 @@ def _warnings(
             out.append(
                 f"sink.dispatchers[{number}]: partition {one.partition!r} is unknown: as in TiCDC it means 'table'"
             )
-    keyless = [one for one in named if not handle_columns(one.table)]
+    keyless = [one for one in included.named if not handle_columns(one.table)]
     if keyless:
         shown = _listed([".".join(one.name) for one in keyless])
         if config.filter.force_replicate:
@@ -124,15 +157,7 @@ def _warnings(
     expressions = [(name, entry.topic) for name, entry in found.items() if entry is not None]
     for topic, sharing in collisions(expressions).items():
         out.append(f"topic {topic!r} is that of several tables: {_listed(['.'.join(name) for name in sharing])}")
-    out += _of_shards(config, max(counted.values()))
-    if not named:
-        if base and not config.allow_no_tables:
-            raise refused(
-                f"filter.rules include none of the {len(base)} tables that exist now: correct them, or set "
-                "allow-no-tables = true under [tistream] if the tables are to come"
-            )
-        out.append("the rules include no table that exists now")
-    return out
+    return out + _of_shards(config, max(counted.values()))
 
 
 def _of_shards(config: FeedConfig, partitions: int) -> list[str]:

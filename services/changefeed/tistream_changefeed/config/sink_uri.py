@@ -1,13 +1,15 @@
-"""Parses the sink URI of a feed into brokers, topic, options and secrets. Pure."""
+"""Parses the sink URI of a feed into Kafka: its brokers, topic, options and secrets. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from tistream.errors import InvalidRequest
-from tistream_changefeed.config.keys import USED, option_key
+from tistream_changefeed.config.keys import KAFKA_KEYS, SinkKeys
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,237}")  # `-dead-letter` is added to it, and a topic has at most 249 characters
 _BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
@@ -18,12 +20,11 @@ _PLACEHOLDER = re.compile(r"\$\{secret:[A-Za-z0-9._-]{1,64}\}")
 
 @dataclass(frozen=True, slots=True)
 class SinkUri:
-    """A parsed sink URI. `values` are its options, by key of the configuration. `shown` is the URI with a placeholder
-    in the place of each secret. `secrets` maps the names in the placeholders to the values."""
+    """A parsed sink URI. `fields` are the fields of FeedConfig that its address sets. `values` are its options, by key
+    of the configuration. `shown` is the URI with a placeholder in the place of each secret. `secrets` maps the names in
+    the placeholders to the values."""
 
-    brokers: tuple[str, ...]
-    topic: str
-    tls: bool
+    fields: Mapping[str, Any]
     values: dict[str, str]
     shown: str
     secrets: dict[str, str]
@@ -44,12 +45,10 @@ def placeholder(name: str) -> str:
     return f"${{secret:{name}}}"
 
 
-def parse_uri(uri: str, prefix: str = "") -> SinkUri:
+def parse_kafka_uri(uri: str, prefix: str = "") -> SinkUri:
     """Parse `kafka://host:port,…/topic?protocol=…`. The names of its secrets begin with `prefix`. Raises
     InvalidRequest, which names the part, never a secret."""
-    scheme, found, rest = uri.partition("://")
-    if not found or scheme.lower() not in _SCHEMES:
-        raise refused("it is not kafka://HOST:PORT,…/TOPIC?protocol=…, and other sinks are not supported")
+    scheme, _, rest = uri.partition("://")
     try:
         parts = urlsplit(f"kafka://{rest}")
         options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
@@ -66,36 +65,53 @@ def parse_uri(uri: str, prefix: str = "") -> SinkUri:
         raise refused("the path is not a topic's name: use 1 to 237 letters, digits, `.`, `_` and `-`")
     if parts.fragment:
         raise refused("it has a fragment: write `#` as %23")
-    names = [name for name, _ in options]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise refused(f"option {twice[:80]!r} is there twice: give it once")
+    names = unique_names(options)
     if at:
         name, _, password = user.partition(":")
         options = [("sasl-user", unquote(name)), ("sasl-password", unquote(password)), *options]
         if {"sasl-user", "sasl-password"} & set(names):
             raise refused("it names a user before the brokers and as an option: leave one of them out")
-    return _without_secrets(scheme.lower(), brokers, topic, options, prefix)
+    found = without_secrets(options, KAFKA_KEYS, prefix)
+    tls = _SCHEMES[scheme.lower()]
+    fields = {"kafka": {"brokers": brokers, "topic": topic, "enable_tls": tls, "large": {}}}
+    return SinkUri(fields, found.values, f"{scheme.lower()}://{','.join(brokers)}/{topic}{found.query}", found.secrets)
 
 
-def _without_secrets(
-    scheme: str, brokers: tuple[str, ...], topic: str, options: list[tuple[str, str]], prefix: str
-) -> SinkUri:
+def unique_names(options: Sequence[tuple[str, str]]) -> list[str]:
+    """The names of a URI's options. Raises InvalidRequest if a name is there twice."""
+    names = [name for name, _ in options]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise refused(f"option {twice[:80]!r} is there twice: give it once")
+    return names
+
+
+class UriOptions(NamedTuple):
+    """The options of a sink URI, without secrets: `values` by key of the configuration, and `query`, the text with
+    placeholders that follows the path. `secrets` maps the names in the placeholders to the values."""
+
+    values: dict[str, str]
+    query: str
+    secrets: dict[str, str]
+
+
+def without_secrets(options: Sequence[tuple[str, str]], keys: SinkKeys, prefix: str) -> UriOptions:
+    """Replace the secrets among the options of a URI by placeholders. The names of the secrets begin with `prefix`.
+    Raises InvalidRequest for a PEM option that names a file."""
     values: dict[str, str] = {}
     secrets: dict[str, str] = {}
     shown: list[str] = []
     for name, value in options:
-        key = USED.get(option_key(name))
+        key = keys.used.get(keys.option_key(name))
         if key is not None and key.pem and not is_pem(value):
             raise refused(NO_PEM.format(name))
         text = value
         if key is not None and key.secret and not is_placeholder(value):
             secrets[prefix + name] = value
             text = placeholder(prefix + name)
-        values[option_key(name)] = text
+        values[keys.option_key(name)] = text
         shown.append(f"{quote(name)}={quote(text, safe='${}:/')}")
-    uri = f"{scheme}://{','.join(brokers)}/{topic}{'?' if shown else ''}{'&'.join(shown)}"
-    return SinkUri(brokers, topic, _SCHEMES[scheme], values, uri, secrets)
+    return UriOptions(values, f"{'?' if shown else ''}{'&'.join(shown)}", secrets)
 
 
 def refused(reason: str) -> InvalidRequest:

@@ -17,7 +17,7 @@ import numpy as np
 from tistream.read.cursor import Position
 from tistream.read.events import Events
 from tistream.schema.visible import Name
-from tistream_changefeed.core.outgoing import Outgoing, Sent
+from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.shard import Shard, Transaction
 from tistream_changefeed.core.stopped import StoppedTable, behind, following
 
@@ -40,7 +40,7 @@ class Lane(Protocol):
         `end` is the position after the DDL."""
 
     def send(
-        self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
+        self, rows: Payload, events: int, marks: tuple[Mark, ...], until: Position, skipped: int = 0
     ) -> Transaction:
         """Make the transaction for one window of messages, as Shard.send does, and move the lane's position to
         `until`."""
@@ -71,7 +71,7 @@ class Ahead:
         return _touched([one for one in self.shard.stopped if not one.left], names, end)
 
     def send(
-        self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
+        self, rows: Payload, events: int, marks: tuple[Mark, ...], until: Position, skipped: int = 0
     ) -> Transaction:
         """Implement Lane.send: make the transaction, and move the shard's position."""
         return self.shard.send(rows, events, marks, until, skipped)
@@ -106,7 +106,7 @@ class Behind:
         return _touched([one for one in self.shard.stopped if one.limit is not None and not one.left], names, end)
 
     def send(
-        self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
+        self, rows: Payload, events: int, marks: tuple[Mark, ...], until: Position, skipped: int = 0
     ) -> Transaction:
         """Implement Lane.send: make the transaction, and move the positions of the tables that catch up, not the
         shard's."""

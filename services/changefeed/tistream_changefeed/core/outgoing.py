@@ -1,16 +1,49 @@
-"""Encoded messages, with their topics and partitions, before a sink writes them. Pure."""
+"""What a window of events sends to a sink: for Kafka, encoded messages with their topics and partitions. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 
 from tistream.arrays import Int64s
+
+
+class Payload(Protocol):
+    """What the row events of a window send to a sink: messages, statements or files. Its elements, of which each stands
+    for one event or several, are in the order of sending."""
+
+    @property
+    def commit_ts(self) -> Int64s:
+        """The commit_ts of each element, ascending in order of sending."""
+
+    @property
+    def sizes(self) -> Int64s:
+        """The bytes of each element."""
+
+    def __len__(self) -> int: ...
+
+    def between(self, start: int, end: int) -> Self:
+        """The elements from `start` (inclusive) to `end` (exclusive)."""
+
+    def contents(self) -> Iterator[Content]:
+        """The values of messages, for the checksums in the progress; nothing if the sink counts no messages."""
+
+
+class Mark(Protocol):
+    """What a sink writes that is not a row event: a DDL, a resolved message, a dead letter."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+
+    @property
+    def content(self) -> Content | None:
+        """Its value, as in Payload.contents; None if the sink counts no messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +176,16 @@ class Sent:
     partition: int
     key: bytes | None
     value: bytes | None
+
+    @property
+    def size(self) -> int:
+        """The bytes of key and value together."""
+        return len(self.key or b"") + len(self.value or b"")
+
+    @property
+    def content(self) -> Content:
+        """Implement Mark.content."""
+        return Content(self.topic, self.partition, 1, self.value)
 
 
 def _lengths(array: pa.Array) -> Int64s:

@@ -36,7 +36,7 @@ from tistream.read import cursor as cursors
 from tistream.read.cursor import Place, Position, Scope
 from tistream.wire.bulk.changefeeds import Applied, Move
 from tistream_changefeed.core.failure import failed, fenced
-from tistream_changefeed.core.outgoing import Content, Outgoing, Sent
+from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.stopped import StoppedTable
 
 PLAIN, WITH_WAITS = 1, 2  # versions
@@ -118,8 +118,8 @@ class Progress:
     def moved(
         self,
         at: Position,
-        rows: Outgoing,
-        marks: Sequence[Sent],
+        rows: Payload,
+        marks: Sequence[Mark],
         events: int,
         resolved_ts: int | None,
         skipped: int = 0,
@@ -128,12 +128,12 @@ class Progress:
         then `marks` (DDLs, resolved messages and dead letters). `skipped` is the number of dead letters among `marks`.
         `resolved_ts` None: no resolved message was sent."""
         topics = {name: list(tallies) for name, tallies in self.topics.items()}
-        contents = chain(rows.contents(), (Content(one.topic, one.partition, 1, one.value) for one in marks))
-        for topic, partition, messages, values in contents:
+        contents = chain(rows.contents(), (one.content for one in marks))
+        for topic, partition, messages, values in (one for one in contents if one is not None):
             tallies = topics.setdefault(topic, [])
             tallies.extend(Tally() for _ in range(partition + 1 - len(tallies)))
             tallies[partition] = tallies[partition].plus(values, messages)
-        size = int(rows.sizes.sum()) + sum(len(one.key or b"") + len(one.value or b"") for one in marks)
+        size = int(rows.sizes.sum()) + sum(one.size for one in marks)
         return replace(
             self,
             at=at,

@@ -19,7 +19,7 @@ from tistream.schema.visible import Name
 from tistream.wire.bulk.changefeeds import HeldBy, Phase
 from tistream_changefeed.core import back_off, progress
 from tistream_changefeed.core.failure import Failure
-from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
+from tistream_changefeed.core.outgoing import NOTHING, Mark, Payload, Sent
 from tistream_changefeed.core.pacing import BUSY_MS, IDLE_MS, Pacing
 from tistream_changefeed.core.progress import Fence, Progress, Revision
 from tistream_changefeed.core.stopped import StoppedTable, replaced
@@ -52,11 +52,11 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """The content of one atomic step of the sink: messages of rows, then `marks` (DDLs, resolved messages, dead
+    """The content of one atomic step of the sink: the events of rows, then `marks` (DDLs, resolved messages, dead
     letters), then the progress."""
 
-    rows: Outgoing
-    marks: tuple[Sent, ...]
+    rows: Payload
+    marks: tuple[Mark, ...]
     progress: Progress
 
 
@@ -144,7 +144,7 @@ class Shard:
         self.grown_ts = progress.grown_ts(before, self.order.revision)
         return Transaction(NOTHING, (), self._planned)
 
-    def announce(self, marks: tuple[Sent, ...]) -> Transaction:
+    def announce(self, marks: tuple[Mark, ...]) -> Transaction:
         """Make the transaction that replaces the one of `opened` if the number of partitions has changed. It has the
         messages `marks`, which announce the new number."""
         assert self._planned is not None
@@ -164,13 +164,13 @@ class Shard:
         self._planned = planned.moved(max(planned.at, until), NOTHING, (), 0, None)
 
     def send(
-        self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
+        self, rows: Payload, events: int, marks: tuple[Mark, ...], until: Position, skipped: int = 0
     ) -> Transaction:
         """Make the transaction for one window of messages, which contain `events` row events, and then `marks`. Moves
         the position to `until`. `skipped` is the number of dead letters among `marks`."""
         return self._planning(rows, events, marks, until, None, skipped)
 
-    def send_ddl(self, marks: tuple[Sent, ...], until: Position, skipped: int) -> Transaction:
+    def send_ddl(self, marks: tuple[Mark, ...], until: Position, skipped: int) -> Transaction:
         """Make the transaction with this shard's copies of a DDL, in a feed with several shards. The shard may have no
         copies. Moves the position to `until`, the position after the DDL."""
         assert self._planned is not None
@@ -189,7 +189,7 @@ class Shard:
         return until.commit_ts if reaches_end or self._pacing.due_in_ms(now_ms) == 0 else None
 
     def resolve(
-        self, rows: Outgoing, events: int, message: tuple[Sent, ...], ts: int, until: Position, skipped: int = 0
+        self, rows: Payload, events: int, message: tuple[Mark, ...], ts: int, until: Position, skipped: int = 0
     ) -> Transaction:
         """Make the transaction for one window of messages that ends with the resolved messages `message` for `ts`.
         Moves the position to `until`."""
@@ -203,9 +203,9 @@ class Shard:
 
     def _planning(
         self,
-        rows: Outgoing,
+        rows: Payload,
         events: int,
-        marks: tuple[Sent, ...],
+        marks: tuple[Mark, ...],
         until: Position,
         resolved_ts: int | None,
         skipped: int,
@@ -247,7 +247,7 @@ class Shard:
         self._planned = replace(self._planned, stopped=replaced(self._planned.stopped, one))
 
     def catch_up(
-        self, rows: Outgoing, events: int, marks: tuple[Sent, ...], until: Position, skipped: int = 0
+        self, rows: Payload, events: int, marks: tuple[Mark, ...], until: Position, skipped: int = 0
     ) -> Transaction:
         """Make the transaction for one window of messages of the tables that catch up. Moves their positions to
         `until`, and not the shard's."""
@@ -271,7 +271,7 @@ class Shard:
         resolved = planned.at.place is Place.DONE and planned.at.commit_ts > planned.resolved_ts
         return planned.at.commit_ts if resolved and all(map(_rejoins, planned.holding)) else None
 
-    def rejoin(self, marks: tuple[Sent, ...], ts: int | None) -> Transaction:
+    def rejoin(self, marks: tuple[Mark, ...], ts: int | None) -> Transaction:
         """Make the transaction after which the tables that have caught up are sent with the others again. `marks` are
         resolved messages for `ts`, if it is not None."""
         planned = self._planned

@@ -10,25 +10,23 @@ from tistream.model.ids import TenantKey
 from tistream.schema.visible import TableVersion
 from tistream.wire.bulk.changefeeds import TABLES_MAX, ChangefeedPlan, CheckChangefeed, FeedTable
 from tistream_changefeed.config.parse import ParsedFeed
-from tistream_changefeed.config.plan import FeedPlan, plan
+from tistream_changefeed.config.plan import FeedPlan
 from tistream_changefeed.core.failure import FeedFailed
-from tistream_changefeed.feed_settings import parsed, without_secrets
+from tistream_changefeed.feed_settings import without_secrets
+from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.secret_keys import SecretKeys
-from tistream_changefeed.sinks.allowed import check_hosts, storage_url
-from tistream_changefeed.sinks.kafka.topics import Topics
+from tistream_changefeed.sinks.feeds import feed_of
 
 CHECK_S = 4.0  # less than the API server waits for the answer
 
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """Checks feeds before they are created or changed. `hosts` are the hosts that feeds may write to, and `file_urls`
-    the URLs below which they may put the files of large messages. `tables` returns the present tables of a tenant."""
+    """Checks feeds before they are created or changed. `tables` returns the present tables of a tenant."""
 
-    hosts: Sequence[str]
+    allowed: Allowed
     keys: SecretKeys
     tables: Callable[[TenantKey], Sequence[TableVersion]]
-    file_urls: Sequence[str] = ()
 
     def plan(self, check: CheckChangefeed) -> ChangefeedPlan:
         """Check a feed, and return the tables and topics that it would have. The sink is contacted only if the request
@@ -36,29 +34,21 @@ class Checks:
         answer."""
         tenant = TenantKey.parse(check.cluster_id, check.tenant_id)
         clean = without_secrets(check.wanted.changefeed_id, check.wanted.sink_uri, check.wanted.config)
-        feed = parsed(clean.sink_uri, clean.document)
-        planned = plan(feed.config, self.tables(tenant))
+        feed = feed_of(clean.sink_uri, clean.document)
+        planned = feed.plan(self.tables(tenant))
         warnings = [*feed.warnings, *planned.warnings]
         if not check.look:
             return _planned(clean, planned, planned.topics, warnings)
         sealed = self.keys.sealed(tenant, clean.secrets)
-        check_hosts(feed.hosts, self.hosts)
-        if feed.claim_check is not None:
-            storage_url(feed.claim_check, self.file_urls)
+        feed.check_allowed(self.allowed)
         values = self.keys.values(tenant, clean.sink_uri, clean.document, {**check.secrets, **sealed})
-        topics = Topics(feed.target.with_secrets(values), "tistream-check", CHECK_S)
         try:
-            found = topics.planned(planned.topics)
-            warnings += [
-                f"topic {topic!r} takes messages of at most {most} bytes, less than max-message-bytes: raise its "
-                "max.message.bytes, because a larger message stops the feed"
-                for topic, most in topics.small(planned.topics).items()
-            ]
+            found = feed.look(planned, values, self.allowed, CHECK_S)
         except FeedFailed as error:
             if error.failure.kind == "retry" and not error.failure.refused:
                 raise Unavailable(f"sink_uri: {error}") from error
             raise InvalidRequest(f"sink_uri: {error}", {"parameter": "sink_uri"}) from error
-        return _planned(clean, planned, {**planned.topics, **found}, warnings, sealed)
+        return _planned(clean, planned, {**planned.topics, **found.topics}, [*warnings, *found.warnings], sealed)
 
 
 def _planned(

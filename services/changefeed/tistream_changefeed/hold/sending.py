@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tistream.clock import Clock
 from tistream.errors import FatalError, RetryableError
@@ -17,7 +18,7 @@ from tistream.schema.visible import Name
 from tistream.secrets.references import masked
 from tistream_changefeed.core.failure import failed, retry
 from tistream_changefeed.core.lanes import Behind, Lane
-from tistream_changefeed.core.outgoing import NOTHING, Outgoing
+from tistream_changefeed.core.outgoing import NOTHING, Payload
 from tistream_changefeed.core.segments import Segment, segments, windows
 from tistream_changefeed.core.shard import Shard, Transaction
 from tistream_changefeed.core.stopped import STOPPED_MAX
@@ -142,7 +143,7 @@ class Sending:
             return None
         return self.shard.resolved_ts_due(until, self.clock.monotonic_ms(), reaches_end=reaches_end)
 
-    def _encoded(self, lane: Lane, segment: Segment) -> Encoded | None:
+    def _encoded(self, lane: Lane, segment: Segment) -> Encoded[Any] | None:
         """Encode a segment's rows that the lane sends. Tables that stop, because one of their rows cannot be sent, are
         left out."""
         while True:
@@ -158,7 +159,7 @@ class Sending:
             except RetryableError as error:  # a schema registry that does not answer
                 raise retry("encode", self.shard.order.name, str(error)) from error
 
-    def _count(self, messages: Outgoing, took_ms: int) -> None:
+    def _count(self, messages: Payload, took_ms: int) -> None:
         self.metrics.encode_seconds.observe(took_ms / 1000)
         self.tally.encode_seconds += took_ms / 1000
         self.tally.buffer_bytes = int(messages.sizes.sum())

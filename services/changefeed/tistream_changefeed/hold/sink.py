@@ -1,10 +1,10 @@
-"""Defines the interfaces through which a holder uses a sink, and the pipeline that encodes events as messages. Pure."""
+"""Defines the interfaces through which a holder uses a sink, and the pipeline that encodes events for it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from tistream.read.chosen_scope import TableChoice
 from tistream.read.cursor import Position, Scope
@@ -13,7 +13,7 @@ from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
-from tistream_changefeed.core.outgoing import Outgoing, Sent
+from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Transaction
 from tistream_changefeed.protocols.messages import Claim
@@ -62,24 +62,27 @@ class Letter:
     """A dead letter: the message that replaces an event which the feed leaves out. `commit_ts` is that of the event."""
 
     commit_ts: int
-    sent: Sent
+    sent: Mark
+
+
+P = TypeVar("P", bound=Payload)
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """The encoded messages of some row events, one for each event. `framed` converts a part of `messages` to the
-    messages that are sent, because a protocol may put several events into one message, or insert the schemas of tables.
-    Call it for consecutive parts, in order. `claims` are the files that messages refer to. `letters` are the dead
-    letters of events that are left out, in the order of commits."""
+class Encoded(Generic[P]):
+    """The encoded messages of some row events, one for each event. `framed` converts consecutive parts of `messages`,
+    in order, to what one transaction sends: a protocol may put several events into one message, or insert the schemas
+    of tables; a database gets statements. `claims` are the files that messages refer to. `letters` are the dead letters
+    of events that are left out, in the order of commits."""
 
-    messages: Outgoing
-    framed: Callable[[Outgoing], Outgoing]
+    messages: P
+    framed: Callable[[P], P]
     claims: tuple[Claim, ...] = ()
     letters: tuple[Letter, ...] = ()
 
 
 class Pipeline(Protocol):
-    """Encodes events as messages. The result depends on the configuration of the feed and on what was sent since
+    """Encodes events for a sink. The result depends on the configuration of the feed and on what was sent since
     `opened`."""
 
     @property
@@ -91,7 +94,7 @@ class Pipeline(Protocol):
         needs, and returns both halves of an update that the feed splits, so that the deletes of a transaction of any
         size come before its puts."""
 
-    def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
+    def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Mark, ...]]:
         """Reset the state, because the sink was opened again, and messages that were sent before may have been aborted.
         The shard continues after `ts`. Yields, in parts, the messages that must be sent before any row."""
 
@@ -99,28 +102,28 @@ class Pipeline(Protocol):
     def errors(self) -> ErrorRules:
         """The rules for a table that has an event which cannot be sent: stop the table, or write a dead letter."""
 
-    def rows(self, events: Events, partitions: PartitionsOf) -> Encoded:
+    def rows(self, events: Events, partitions: PartitionsOf) -> Encoded[Any]:
         """Encode row events in the order in which they are sent. Raises TableFailed."""
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
         """The tables that a DDL concerns and whose events the feed sends; the table "" stands for all tables of a
         database. Empty if the feed does not send the DDL."""
 
-    def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Sent, ...]:
+    def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Mark, ...]:
         """Encode a DDL, as one message for each partition that gets it; empty if the feed does not send it. `table_at`
         finds tables in the schema history."""
 
-    def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
+    def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:
         """A resolved message for every partition of these topics that this shard writes; empty if the protocol has no
         such message."""
 
-    def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
+    def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:
         """The messages that announce that these topics have other numbers of partitions above `ts`. Each partition that
         this shard writes gets a resolved message for `ts`, unless a higher one was sent (`resolved_ts`), and then the
         number of partitions."""
 
-    def own(self, marks: Sequence[Sent]) -> tuple[Sent, ...]:
+    def own(self, marks: Sequence[Mark]) -> tuple[Mark, ...]:
         """Only the messages that this shard writes."""
 
-    def skipped(self, marks: Sequence[Sent]) -> int:
+    def skipped(self, marks: Sequence[Mark]) -> int:
         """The number of dead letters among these messages."""

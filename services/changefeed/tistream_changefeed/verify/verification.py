@@ -125,7 +125,7 @@ class _Comparing:
 
     # ---- what the feed has to send
 
-    def _encoded(self) -> Iterator[Encoded]:
+    def _encoded(self) -> Iterator[Encoded[Outgoing]]:
         pipeline = self._pipeline()
         scope = ChosenScope(self.tenant, choice=pipeline.tables)
         start, high, budget = Position(self.ask.from_ts), self.ask.to_ts, self.by.budget
@@ -138,7 +138,7 @@ class _Comparing:
             if len(rows):
                 yield pipeline.rows(rows, self._partitions)
 
-    def _wanted(self) -> Iterator[tuple[tuple[Encoded, int], Sent, Head]]:
+    def _wanted(self) -> Iterator[tuple[tuple[Encoded[Outgoing], int], Sent, Head]]:
         """Yield each event that the feed had to send, as ((the messages encoded together, its index in them), its
         message, its head)."""
         for encoded in self._encoded():
@@ -202,7 +202,7 @@ class _Comparing:
         count = max(self.counts.values())
         target = replace(self.target, topic=topic, partition_num=count)
         Topics(target, "tistream-verify", self.by.answer_s, self.by.clients).partitions(topic)
-        chosen: dict[int, tuple[Encoded, list[int]]] = {}
+        chosen: dict[int, tuple[Encoded[Outgoing], list[int]]] = {}
         for (encoded, at), one, _ in self._wanted():
             if found.take_missing(one):
                 chosen.setdefault(id(encoded), (encoded, []))[1].append(at)

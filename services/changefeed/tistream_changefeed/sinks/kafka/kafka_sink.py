@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -117,7 +117,9 @@ class KafkaSink:
 
     def write(self, transaction: Transaction) -> None:
         """Make a transaction durable: all of it, or nothing."""
-        self._check_sizes(transaction)
+        rows = cast(Outgoing, transaction.rows)  # no other payloads and marks are made for a Kafka feed
+        marks = cast(tuple[Sent, ...], transaction.marks)
+        self._check_sizes(rows)
         producer, known = self._producer, self._topics.known()
         assert producer is not None
         stored = Sent(
@@ -129,10 +131,10 @@ class KafkaSink:
         try:
             if self._target.delivery == "exactly-once":
                 producer.begin_transaction()
-                self._produce(producer, transaction.rows, (*transaction.marks, stored))
+                self._produce(producer, rows, (*marks, stored))
                 self._commit(producer)
             else:
-                self._produce(producer, transaction.rows, transaction.marks)
+                self._produce(producer, rows, marks)
                 self._flush(producer)
                 self._produce(producer, NOTHING, (stored,))
                 self._flush(producer)
@@ -230,8 +232,7 @@ class KafkaSink:
             error = self._errors[0]
             raise failure_of(error.name(), error.str(), self.where)
 
-    def _check_sizes(self, transaction: Transaction) -> None:
-        rows = transaction.rows
+    def _check_sizes(self, rows: Outgoing) -> None:
         if not len(rows):
             return
         sizes = rows.sizes

@@ -1,0 +1,47 @@
+"""The kinds of sinks: which URIs name them, and how their configuration is parsed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tistream_changefeed.config import kafka_kind
+from tistream_changefeed.config.feed_config import FeedConfig
+from tistream_changefeed.config.keys import KAFKA_KEYS, SinkKeys
+from tistream_changefeed.config.sink_uri import SinkUri, parse_kafka_uri, refused
+
+
+@dataclass(frozen=True, slots=True)
+class SinkKind:
+    """One kind of sink. `form` is the form of its URIs, for errors. `parse_uri` parses a URI; its second argument is
+    the beginning of the names of secrets. `finish` completes the fields of a FeedConfig that were set by keys; its
+    second argument has `output-old-value` by protocol. `check` refuses settings that contradict each other. All three
+    raise InvalidRequest."""
+
+    form: str
+    keys: SinkKeys
+    parse_uri: Callable[[str, str], SinkUri]
+    finish: Callable[[dict[str, Any], Mapping[str, bool]], None]
+    check: Callable[[FeedConfig], None]
+
+
+_KAFKA = SinkKind(
+    "kafka://HOST:PORT,…/TOPIC?protocol=…", KAFKA_KEYS, parse_kafka_uri, kafka_kind.finish, kafka_kind.check
+)
+KINDS = {"kafka": _KAFKA, "kafka+ssl": _KAFKA}
+"""Each kind of sink by the schemes of its URIs."""
+
+
+def scheme_of(sink_uri: str) -> str:
+    """The scheme of a sink URI. Raises InvalidRequest for a scheme of no sink."""
+    scheme, found, _ = sink_uri.partition("://")
+    if not found or scheme.lower() not in KINDS:
+        forms = " or ".join(dict.fromkeys(kind.form for kind in KINDS.values()))
+        raise refused(f"it is not {forms}, and other sinks are not supported")
+    return scheme.lower()
+
+
+def kind_of(sink_uri: str) -> SinkKind:
+    """The kind of the sink that a URI names. Raises InvalidRequest for a scheme of no sink."""
+    return KINDS[scheme_of(sink_uri)]

@@ -19,12 +19,13 @@ _LOOK_S = 0.2  # how often a delayed rejection checks whether the process is sto
 
 
 class DelayedRejections:
-    """Middleware that delays 4xx answers. The gates run inside of it, and record the caller in the request's state.
+    """Middleware that delays 4xx answers (rejections). It wraps the checks of access (gate.py, metrics_gate.py), which
+    record the caller in the request's state.
 
-    A rejection counts for the caller's tenant, for the caller itself if it has no tenant, and for the address if the
-    request is not authenticated. A rejection is not delayed if too many others are delayed already, or if the request
-    body is large: then it is sent at once, and its connection is closed. When the process stops, all delayed rejections
-    are sent.
+    A rejection is counted for the caller's tenant; for the caller itself if it has no tenant; for the client's address
+    if the request is not authenticated. A rejection is not delayed if too many others are delayed already, or if the
+    request body is large: then it is sent at once, and its connection is closed. When the process stops, all delayed
+    rejections are sent.
     """
 
     def __init__(

@@ -49,9 +49,9 @@ class NotDeclared(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The grant that a route requires: one of `actions` on the resource that its path names. `scope` is the lowest
-    level of names that counts (cluster, tenant, database or table). With `partly` a grant on something inside the
-    resource is enough, and the route filters its answer. With `in_body` the names are in the body, not in the path."""
+    """The grant that a route requires: one of `actions` on the resource that its path names. `scope` is the kind of
+    that resource; names below it in the path are not compared. With `partly` a grant on something inside the resource
+    is enough, and the route filters its answer. With `in_body` the names are in the body, not in the path."""
 
     actions: tuple[Action, ...]
     scope: Scope
@@ -64,7 +64,7 @@ class Access:
         return endpoint
 
     def shown(self) -> dict[str, Any]:
-        """What the OpenAPI document says about the route's access, as members of its operation."""
+        """Return what the OpenAPI document says about the route's access, as members of its operation."""
         said: dict[str, Any] = {"action": "|".join(self.actions), "scope": self.scope}
         said |= {"partly": True} if self.partly else {}
         said |= {"in": "body"} if self.in_body else {}
@@ -181,7 +181,7 @@ def caller_of(request: Request) -> Caller:
 
 
 def turn_of(request: Request) -> Turn:
-    """The permission of a request, which the gate has given, to use a shared thread."""
+    """The permission to use a shared thread that the gate has given to a request."""
     turn: Turn = request.state.turn
     return turn
 

@@ -32,8 +32,8 @@ class _Waiter:
 
 
 class Memory:
-    """The memory budget of all pulls of the process, `bytes_max`. Thread-safe. It always fits one share, because
-    otherwise no pull could be answered."""
+    """The memory budget of all pulls of the process: `bytes_max`, or the size of one share if that is more, because
+    otherwise no pull could be answered. Thread-safe."""
 
     def __init__(self, bytes_max: int, clock: Clock, wait_ms: int = WAIT_MS) -> None:
         self._all = max(bytes_max, SHARE_BYTES)
@@ -57,7 +57,8 @@ class Memory:
 
     def begin(self, who: Hashable, amount: int, alive: Callable[[], None]) -> None:
         """Wait until `amount` bytes are free for the tenant `who`, and reserve them. The caller must call `end` with
-        the same arguments. Raises TooManyRequests after `wait_ms`, and what `alive` raises."""
+        the same tenant and amount. `alive` is called while it waits, and raises if the client has disconnected. Raises
+        TooManyRequests after `wait_ms`, and the errors of `alive`."""
         with self._lock:
             self._numbers += 1
             mine = _Waiter(self._numbers, amount, new_event())
@@ -86,8 +87,8 @@ class Memory:
             self._admit()
 
     def fallen(self) -> bool:
-        """Whether KEPT_BYTES were released since this method last returned True. Returning True begins a new count. The
-        caller should then let the allocators return memory to the system."""
+        """Whether the held memory is KEPT_BYTES below its highest value since this method last returned True. Returning
+        True begins a new count. The caller should then let the allocators return memory to the system."""
         with self._lock:
             held = self._of.total()
             if self._high - held < KEPT_BYTES:
@@ -136,7 +137,8 @@ class MemoryShare:
         self._has = self._over = False
 
     def take(self) -> None:
-        """Wait for a share of the memory budget, unless the pull has it. Raises TooManyRequests."""
+        """Wait for a share of the memory budget, and reserve it. Does nothing if the pull has one. Raises
+        TooManyRequests."""
         if self._has:
             return
         self._memory.begin(self._who, self._amount, self._alive)

@@ -21,7 +21,8 @@ _PREFIX = 64  # bits of an IPv6 address that identify its sender, who holds all 
 @dataclass(slots=True)
 class RejectionLimit:
     """The rate limit of rejections, for each sender. `per_second` rejections are sent without delay; 0 disables the
-    limit. Not thread-safe: only the event loop's thread may call it."""
+    limit. `waiting` is the number of rejections that are delayed now. Not thread-safe: only the event loop's thread may
+    call it."""
 
     clock: Clock
     per_second: float

@@ -30,15 +30,15 @@ def own_or(defaults: EnforcedLimits, own: wire.Limits) -> EnforcedLimits:
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket. `spent` is the amount that was taken and has not been refilled yet. Each call gets the rate of
-    refilling, per second, and the time in monotonic ms."""
+    """A token bucket, which holds BURST_S seconds of its rate. `spent` is the amount that was taken and has not been
+    refilled yet. Each call gets the rate of refilling, per second, and the time in monotonic ms."""
 
     at_ms: int
     spent: float = 0.0
 
     def take(self, now_ms: int, rate: float, amount: float = 1.0) -> float:
-        """Take an amount if the burst allows it, and return 0. Otherwise take nothing, and return the seconds until the
-        bucket holds enough."""
+        """Take an amount if the bucket holds it, or if it is full, and return 0. Otherwise take nothing, and return the
+        seconds until the amount can be taken."""
         if rate <= 0:
             return 0.0
         self._come_back(now_ms, rate)

@@ -39,8 +39,8 @@ def may_some(grants: Iterable[Grant], action: Action, resource: Resource) -> boo
 
 
 def parts(grants: Iterable[Grant]) -> list[ReadablePart]:
-    """The databases and tables that the grants below a tenant allow their holder to read. `table` is null for a whole
-    database."""
+    """The databases and tables that these grants allow their holder to read. Grants on a whole tenant or more are left
+    out. `table` is null for a whole database."""
     named = {about(grant) for grant in grants if "read" in grant.actions}
     found = {(one.cluster, one.tenant, one.database, one.table) for one in named if one.database is not None}
     names = ("cluster_id", "tenant_id", "database", "table")

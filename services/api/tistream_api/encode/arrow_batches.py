@@ -79,8 +79,8 @@ def row_schema(version: TableVersion) -> pa.Schema:
 
 
 def nameless_schema(database: str, table: str) -> pa.Schema:
-    """The schema of row events for a name that no table has: `key` and `row` have no members, and there is no
-    table_id."""
+    """The schema of row events of a pull whose name no table has, so that even such a pull has an Arrow stream. `key`
+    and `row` have no members, and there is no table_id."""
     return _row_schema([], [], {"database": database, "table": table})
 
 

@@ -48,7 +48,8 @@ class Compressor(Protocol):
         """Compress, and return the bytes that can be sent now."""
 
     def pushed(self) -> bytes:
-        """Return all bytes that were held back, so that a reader can decompress everything so far."""
+        """Return the compressed form of everything that was held back, so that a reader can decompress all input so
+        far."""
 
     def flush(self) -> bytes:
         """Finish the stream, and return its last bytes."""
@@ -110,7 +111,8 @@ class CompressedEncoder:
 
 
 def compressed(encoder: Encoder, coding: str | None) -> Encoder:
-    """`encoder` with this Content-Encoding; the same encoder if there is no `coding`."""
+    """Wrap an encoder so that its output is compressed with `coding`. Returns the encoder itself if `coding` is
+    None."""
     if coding is None:
         return encoder
     return CompressedEncoder(encoder, _compressor(coding))

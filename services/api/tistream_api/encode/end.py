@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PageEnd:
-    """The position that an answer states at its end. It is of type `resolved` after all events of a commit_ts, and of
-    type `continue` inside one, where there is no resolved_ts. With `between` it is the `end` line of a difference of
-    two timestamps; that line has no cursor once all events were sent."""
+    """The position that an answer states at its end. It is of type `resolved` after all events of a commit_ts. It is of
+    type `continue` between two events of one commit_ts; then it has no resolved_ts. For an answer that compares two
+    timestamps, `between` has these, and the type is `end`; there is no cursor once all events were sent."""
 
     cursor: str | None
     resolved_ts: int | None

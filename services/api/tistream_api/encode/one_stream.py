@@ -24,16 +24,17 @@ from tistream_api.request.params import ALL, DDL, PullParams
 
 
 class OneStream:
-    """Finds and keeps the schema of an answer. It is the schema of the first event, or the schema in force if a
-    position is sent before any event. `in_force` returns the schema at a resolved_ts; its argument is None if the
-    position is inside a commit_ts."""
+    """Finds and keeps the schema of an answer that is one Arrow stream. It is the schema of the first event, or the
+    schema in force if a position is sent before any event. `in_force` returns the schema in force at a resolved_ts; its
+    argument is None if the position is between two events of one commit_ts."""
 
     def __init__(self, in_force: Callable[[int | None], pa.Schema]) -> None:
         self.schema: pa.Schema | None = None
         self._in_force = in_force
 
     def begun(self, end: PageEnd) -> pa.Schema:
-        """The schema of the stream. If no event has determined it yet, this sets it to the schema in force at `end`."""
+        """Return the schema of the stream. If no event has determined it yet, set it to the schema in force at `end`
+        first."""
         if self.schema is None:
             self.schema = self._in_force(end.resolved_ts)
         return self.schema

@@ -134,8 +134,8 @@ def creation_request(feed: ChangefeedInfo) -> CreateChangefeed:
 
 
 def merged(feed: ChangefeedInfo, ask: UpdateChangefeed) -> ChangedFeed:
-    """The feed as an update changes it. Members that the request leaves out are unchanged. Raises InvalidRequest for an
-    empty request."""
+    """Apply an update to a feed, and return the changed values. Members that the request leaves out are unchanged.
+    Raises InvalidRequest for an empty request."""
     if not ask.model_fields_set:
         raise InvalidRequest("the body has none of sink_uri, end_ts and config: name what is to be changed")
     return ChangedFeed(
@@ -147,14 +147,15 @@ def merged(feed: ChangefeedInfo, ask: UpdateChangefeed) -> ChangedFeed:
 
 
 def changed_request(feed: ChangefeedInfo, changed: ChangedFeed) -> CreateChangefeed:
-    """The request that would create the feed as it will be after the change."""
+    """The creation request that equals the feed after the change; a worker checks it before the change is stored."""
     return CreateChangefeed(
         changefeed_id=feed.changefeed_id, sink_uri=changed.sink_uri, end_ts=changed.end_ts, config=changed.config
     )
 
 
 def stored_change(changed: ChangedFeed, plan: ChangefeedPlan) -> ChangedFeed:
-    """The change as it is stored. It has references to encrypted secrets in place of the passwords in the request."""
+    """Build the change that is stored, from the requested change and the worker's plan. It has references to encrypted
+    secrets in place of passwords."""
     return changed.model_copy(update={"sink_uri": plan.sink_uri, "config": plan.config, "secrets": plan.secrets})
 
 
@@ -180,8 +181,9 @@ def skip_of(ask: SkipEvent) -> Skip:
 
 
 def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> VerifyFeed:
-    """Convert a request to compare a feed's topics with the tenant's rows. Raises InvalidRequest for a range of ts that
-    the sink does not have, or has from an earlier configuration."""
+    """Convert a request to compare a feed's topics with the tenant's rows. Raises InvalidRequest if the range of ts is
+    above the feed's checkpoint, so that the sink does not have it yet, or below the ts from which on the feed has its
+    present configuration."""
     checkpoint_ts = int(feed.checkpoint_ts)
     lowest_ts = int(feed.start_ts) if feed.applied is None else max(feed.applied.from_ts, feed.applied.after_ts)
     to_ts = checkpoint_ts if ask.to_ts is None else int(ask.to_ts)

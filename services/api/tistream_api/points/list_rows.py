@@ -20,7 +20,7 @@ from tistream_api.points.table_rows import DecodedRows, Shape, pages
 
 
 def undecodable(barrier: Barrier) -> Undecodable:
-    """The error for a row that no schema can decode."""
+    """Make the error for a row that no schema can decode."""
     extra = {
         "table": barrier.table or "",
         "table_id": str(barrier.table_id),
@@ -33,8 +33,9 @@ def undecodable(barrier: Barrier) -> Undecodable:
 
 @dataclass(slots=True)
 class RowsPage:
-    """One answer. It begins after the raw key `after`. If `only` is set, it has only the row whose key has this
-    text."""
+    """One answer of ListRows, with at most `limit` rows. It begins after the raw key `after`. If `only` is set, only
+    the row whose key has this text is sent. `count` is called with what is about to be sent, `met` with a row that
+    cannot be decoded, and the answer ends early once `stopping` returns True."""
 
     scope: Scope
     shape: Shape

@@ -100,8 +100,9 @@ def ranges_asked(
     from_key: dict[str, Any] | None,
     to_key: dict[str, Any] | None,
 ) -> tuple[list[TableRange], str | None]:
-    """The ranges of raw keys that a request must read. If only one row is wanted, also the text of its key, by which
-    the rows are filtered; else None. Raises InvalidRequest, which names the parameter."""
+    """The ranges of raw keys that a request must read: those of one row with `key`, or those from `from_key` to
+    `to_key`. The second result is the text of the key by which the rows that were read must be filtered; None if all of
+    them are wanted. Raises InvalidRequest, which names the parameter."""
     table, ids = version.table, version.head.physical_ids
     if key is not None:
         return key_ranges(table, ids, key)

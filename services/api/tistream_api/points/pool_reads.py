@@ -71,15 +71,16 @@ class PoolReads:
     def scan(
         self, window: Window, ranges: Sequence[TableRange], *, deletes: bool = False, every: bool = False
     ) -> Iterator[pa.Table]:
-        """Yield the result of versions.scan.read_range, and continue with refreshed objects if one has disappeared.
-        Raises Gone, Unavailable, CorruptObject."""
+        """Yield the newest version in `window` of each key in `ranges`, as versions.scan.read_range does; if an object
+        has disappeared, refresh the objects and continue after the last key. `deletes`: also keys whose newest version
+        is a delete. `every`: all versions in the window. Raises Gone, Unavailable, CorruptObject."""
         yield from self._resumed(
             ranges, lambda rest: read_range(self.shards(), self.reader, window, rest, deletes=deletes, every=every)
         )
 
     def net(self, window: Window, ranges: Sequence[TableRange]) -> Iterator[pa.Table]:
-        """Yield the result of versions.net.read_net, and continue with refreshed objects if one has disappeared. Raises
-        the errors of `scan`."""
+        """Yield the net change in `window` of each key in `ranges`, as versions.net.read_net does; if an object has
+        disappeared, refresh the objects and continue after the last key. Raises the errors of `scan`."""
         yield from self._resumed(ranges, lambda rest: read_net(self.shards(), self.reader, window, rest))
 
     def _resumed(
@@ -100,13 +101,13 @@ class PoolReads:
                 return
 
     def newest(self, places: pa.Table, ts: int) -> pa.Table:
-        """The result of versions.lookup.newest_at. It is called again with refreshed objects if one has disappeared.
-        Raises the errors of `scan`."""
+        """Find the newest version at or below `ts` of each key in `places`, as versions.lookup.newest_at does; if an
+        object has disappeared, refresh the objects and begin again. Raises the errors of `scan`."""
         return self._repeated(lambda: newest_at(self.shards(), self.reader, places, ts))
 
     def versions(self, places: pa.Table, window: Window, rows_max: int | None = None) -> pa.Table:
-        """The result of versions.lookup.versions_of. It is called again with refreshed objects if one has disappeared.
-        Raises the errors of `scan`."""
+        """Find every version in `window` of the keys in `places`, as versions.lookup.versions_of does; if an object has
+        disappeared, refresh the objects and begin again. Raises the errors of `scan`."""
         return self._repeated(lambda: versions_of(self.shards(), self.reader, places, window, rows_max))
 
     def _repeated(self, read: Callable[[], T]) -> T:

@@ -96,14 +96,14 @@ def decoded(shape: Shape, versions: pa.Table) -> tuple[DecodedRows, Barrier | No
 
 
 def with_key(rows: DecodedRows, text: str) -> DecodedRows:
-    """The rows whose key is `text`, as handle_bytes.key_text makes it."""
+    """Select the rows whose key has this text (handle_bytes.key_text)."""
     shown = key_texts(rows)
     hit = pc.equal(shown, pa.scalar(text, shown.type)).to_numpy(zero_copy_only=False)
     return rows if hit.all() else rows.take(np.flatnonzero(hit))
 
 
 def key_texts(rows: DecodedRows) -> Any:
-    """The keys of the rows as handle_bytes.key_text makes them, as a string array."""
+    """The keys of the rows as text, in the form of handle_bytes.key_text: a string array."""
     columns = rows.shape.version.table.key_columns
     if not columns:
         return pc.binary_join_element_wise('{"_tidb_rowid":"', rows.keys[0].cast(pa.string()), '"}', "")

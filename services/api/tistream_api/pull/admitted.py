@@ -43,8 +43,8 @@ class ReadCaller:
 
 class Answer:
     """The bytes of an answer, and its slot among the concurrent reads. The slot is released when the answer ends or is
-    closed; an HTTP response closes it. The slot of an answer that was dropped before is released a moment later
-    (dropped_answers.py)."""
+    closed; an HTTP response closes it. If an answer is dropped without either, its finalizer has the slot released a
+    moment later (dropped_answers.py)."""
 
     def __init__(self, chunks: Iterator[Piece], release: Callable[[], None], dropped: DroppedAnswers) -> None:
         self._chunks = chunks
@@ -85,7 +85,8 @@ class Answer:
 @dataclass(slots=True)
 class Admission:
     """The limits of reads of all tenants. Thread-safe. `slots` limits the concurrent reads of all tenants, `limits`
-    those of one tenant, and `memory` the memory that they hold. `dropped`: answers that ended without being closed."""
+    those of one tenant, and `memory` the memory that they hold. `dropped`: the slots of answers that were dropped
+    without being closed; each new read releases them first."""
 
     clock: Clock
     slots: threading.Semaphore
@@ -136,7 +137,7 @@ class Admitted:
             self._totals[at] += more
 
     def release(self) -> None:
-        """End the read, and release its slot and its memory share."""
+        """End the read: release its slot and its memory share."""
         self.room.close()
         self.admission.metrics.pulls.labels(self.call).dec()
         self.admission.slots.release()

@@ -75,7 +75,7 @@ def _text(raw: bytes) -> str:
 
 
 def refusal(errors: Iterable[Any]) -> InvalidRequest:
-    """Convert the first error of a query model to an error of ours, which names the parameter."""
+    """Convert the first error that a query model reports to an InvalidRequest, which names the parameter."""
     first = next(iter(errors))
     if isinstance(wrong := first.get("ctx", {}).get("error"), WrongQuery):
         return InvalidRequest(str(wrong), {"parameter": wrong.parameter})

@@ -99,13 +99,13 @@ def pull_doc() -> dict[str, Any]:
 
 
 def events_doc() -> dict[str, Any]:
-    """The `openapi_extra` of a call that answers with events in the requested format, and whose parameters are a
-    model."""
+    """The `openapi_extra` of a call that answers with events in the requested format. The parameters are not in it,
+    because FastAPI takes them from a model."""
     return {"responses": pull_doc()["responses"]}
 
 
 def rows_doc(media_types: Mapping[str, str]) -> dict[str, Any]:
-    """The `openapi_extra` of ListRows. `media_types`: by format."""
+    """The `openapi_extra` of ListRows. `media_types`: the media type of each format."""
     text, bytes_ = {"schema": {"type": "string"}}, {"schema": {"type": "string", "format": "binary"}}
     content = {media_type: text if name == "ndjson" else bytes_ for name, media_type in media_types.items()}
     return {

@@ -35,8 +35,8 @@ def summary(row: BackfillRow) -> BackfillSummary:
 
 @dataclass(slots=True)
 class BackfillProgress:
-    """Reads the progress of backfills. Thread-safe. `executor` runs the reads of chunk footers, of which only the
-    number of rows is kept."""
+    """Reads the progress of backfills. Thread-safe. `executor` runs the reads of the chunks' footers. The number of
+    rows that a footer states is kept, so that each is read once."""
 
     objects: ObjectStore
     executor: Executor

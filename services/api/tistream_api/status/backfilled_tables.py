@@ -18,7 +18,7 @@ UNKNOWN = "no table has this physical id"
 @dataclass(frozen=True, slots=True)
 class Chunks:
     """What is known about the chunks of a backfill, by chunk number. `sizes`: the bytes of each chunk that exists.
-    `rows`: the rows of each chunk that has been counted. `refused`: why a chunk is never accepted."""
+    `rows`: the number of rows of each chunk whose footer has been read. `refused`: why a chunk is never accepted."""
 
     sizes: Mapping[int, int]
     rows: Mapping[int, int]
@@ -32,9 +32,9 @@ def backfilled_tables(
     then: Sequence[TableVersion],
     complete_from: Callable[[Sequence[int]], int | Hole],
 ) -> list[BackfilledTable]:
-    """Compute the progress of each table of a plan, by name. `now` are the tenant's tables, and `then` those at the
-    plan's min_ts, which give the names of tables that no longer exist. `complete_from` returns the ts from which on all
-    rows of these physical ids are known."""
+    """Compute the progress of each table of a plan, ordered by name. `now` are the tenant's tables, and `then` those at
+    the plan's min_ts, from which tables that no longer exist get their names. `complete_from` returns the ts from which
+    on all rows of these physical ids are known."""
     named = {one: version for version in (*then, *now) for one in version.head.physical_ids}
     live = {one for version in now for one in version.head.physical_ids}
     numbers: dict[int, list[int]] = {}

@@ -11,7 +11,7 @@ from tistream.wire.sorter import Hold
 
 def merged(route: TenantRoute, answers: Sequence[StoreList]) -> list[StoreStatus]:
     """Merge the reports to one status for each store, ordered by id. While a store moves, several dispatchers report
-    it: the report of the one in the route counts. Retired stores are left out."""
+    it; the report of the dispatcher that the route names for the store is used. Retired stores are left out."""
     holders = {store.store_id: store.dispatcher_node for store in route.stores or ()}
     found: dict[int, tuple[bool, StoreStatus]] = {}
     for answer in answers:

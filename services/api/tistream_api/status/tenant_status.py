@@ -65,8 +65,8 @@ class TenantStatus:
         return holders(self._picture(view), view.route)
 
     def coverage(self, view: TenantView, start: bytes, end: bytes) -> Coverage:
-        """The answer of the coverage call: the slices of `[start, end)` in key order. Raises Unavailable if a sorter
-        does not answer."""
+        """Ask the sorters which keys of `[start, end)` are complete up to which ts, and return their slices in key
+        order. Raises Unavailable if a sorter does not answer."""
         view.wait_fresh()
         view.earliest_ts()
         wanted = KeySpan(start, end)
@@ -109,8 +109,8 @@ class TenantStatus:
             return []
 
     def glance(self, view: TenantView, stores: Sequence[StoreStatus], unreachable: Sequence[Hold]) -> Picture:
-        """What this process knows already about a tenant, as of the tenant's last refresh; it makes no requests.
-        `stores`, and the dispatchers that did not report, are from the last sample."""
+        """Return what this process knows already about a tenant, as of the tenant's last refresh; it makes no requests.
+        `stores`, and the dispatchers that did not answer (`unreachable`), are those of the last sample of lags."""
         at_ms = self.clock.now_ms() - self.tenants.excused_ms(view)
         return self._of(view, at_ms, stores, [], unreachable)
 

@@ -52,7 +52,7 @@ class Times:
         return ts
 
     def begun(self, view: TenantView, name: str, start_ts: int) -> None:
-        """Check that start_ts, the value of the parameter `name`, is resolved, and wait for that. A transaction with a
-        higher start_ts may still commit. Raises InvalidRequest and Unavailable, as `readable` does."""
+        """Wait until start_ts, the value of the parameter `name`, is resolved: before that, a transaction with this
+        start_ts may still commit. Raises InvalidRequest and Unavailable, as `readable` does."""
         if start_ts > view.resolved_ts():
             self.readable(view, name, start_ts)

@@ -42,7 +42,8 @@ class RowsNow:
     _deleted: dict[bytes, CurrentRow] = field(default_factory=dict)  # by raw key
 
     def standing(self, rows: Mapping[str, ChangedRow]) -> dict[str, CurrentRow]:
-        """The present state of each row, by the text that identifies it. Raises Undecodable, Unavailable, Gone."""
+        """Read the present state of each row. Rows are named by the text that identifies them (row_cells.identity).
+        Raises Undecodable, Unavailable, Gone."""
         self._look_up({raw for row in rows.values() for raw in row.raw})
         missing = {name: row for name, row in rows.items() if self._found(name, row) is None}
         elsewhere = self._elsewhere(missing)

@@ -1,4 +1,4 @@
-"""Remembers, for the request or step that is running, its action and its actor. The audit log records them with each
+"""Remembers the action of the request or step that is running. The audit log records it, and its actor, with each
 change."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _action: ContextVar[str | None] = ContextVar("tistream_action", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An action that the audit log records: a request of an operator, or a step that the platform takes by itself; and
-    its actor."""
+    """An action that the audit log records, its actor, and its cause id, which the log lines of the same request have
+    too. The action is a request of an operator, or a step that the platform takes by itself."""
 
     action: str
     actor: acting.Actor
@@ -28,7 +28,8 @@ class Act:
 
 @contextmanager
 def doing(action: str) -> Iterator[None]:
-    """A context manager: changes made inside are recorded under `action`, with the actor that `acting` has set."""
+    """A context manager: changes made inside are recorded under `action`. Their actor is that of the request that is
+    running (tistream.acting), or the platform."""
     token = _action.set(action)
     try:
         yield
@@ -37,5 +38,5 @@ def doing(action: str) -> Iterator[None]:
 
 
 def current() -> Act:
-    """The action that is running, with its actor."""
+    """The action that is running, with its actor and cause."""
     return Act(_action.get() or UNNAMED, acting.current() or PLATFORM, cause.current())

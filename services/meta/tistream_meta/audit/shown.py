@@ -38,7 +38,8 @@ def of_tenant(tenant: Tenant | None) -> Values | None:
 
 
 def of_task(task: Task) -> Values:
-    """The values of a task that the audit log records: its sorters, and its children if it has an order."""
+    """The values of a task that the audit log records: its sorter, its next sorter, and, if the task is ordered to
+    split or merge, its children."""
     seal = task.seal
     children = (
         None if seal is None else [[one.task_id, one.span.start.hex(), one.span.end.hex()] for one in seal.children]
@@ -139,7 +140,7 @@ def token(one: TokenInfo) -> Subject:
 
 
 def differing(was: Values | None, became: Values | None) -> tuple[Values | None, Values | None]:
-    """Both sets of values, without the members that are equal in both."""
+    """Remove the members that are equal in both sets of values, and return both."""
     if was is None or became is None:
         return was, became
     names = [name for name in {**was, **became} if was.get(name) != became.get(name)]

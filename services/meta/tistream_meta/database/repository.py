@@ -73,8 +73,8 @@ class Repository:
         return cls(open_engine(url, limits), node_id)
 
     def book(self, make: Callable[[Transactions, Write, ColumnElement[int]], T]) -> T:
-        """Build a further part of the repository. `make` gets what the part needs: transactions, the function for
-        writes as the owner, and the database's clock in ms."""
+        """Build a part of the repository that has a class of its own, such as FeedBook. `make` gets what the part
+        needs: transactions, the function for writes as the owner, and the database's clock in ms."""
         return make(self._transactions, self._write, self._now_ms)
 
     @property
@@ -102,9 +102,10 @@ class Repository:
         election a process may also take the lease of an earlier process of its name. Returns the owner, whichever
         process it is.
 
-        The new routes get versions above those in `above`. If these are newer than the database, the database was
-        restored, and has forgotten versions of routes, and ids of tasks whose manifests exist. `restored` says that the
-        database is known to be a restored one, whatever its version is by now.
+        `above` are the newest routes that a node has followed, as far as this process knows; the new routes get higher
+        versions. If the database has older routes, it was restored from a backup, and has forgotten routes, and ids of
+        tasks that have manifests; so ids are skipped. `restored`: the caller knows of such a restore, so ids are
+        skipped in any case.
         """
         owner = tables.owner
         # A process that was the owner before does not know of a successor under its own name, and must not take that
@@ -193,8 +194,8 @@ class Repository:
         kind: TenantKind | None = None,
     ) -> tuple[Tenant, Change | None]:
         """Register a tenant, and its cluster if this is the cluster's first tenant. An existing tenant is returned
-        unchanged. For an existing tenant, `retention`, `encryption`, `index_keys` and `kind` None match any value.
-        Raises AlreadyDiffers if it exists with other values."""
+        unchanged; it is compared with those of `retention`, `encryption`, `index_keys` and `kind` that are not None.
+        Raises AlreadyDiffers if it has other values."""
 
         def create(connection: Connection) -> tuple[Tenant, bool]:
             return tenant_rows.create(connection, key, retention, encryption, default, self._now_ms, index_keys, kind)
@@ -270,8 +271,8 @@ class Repository:
         return self._write(lambda connection: counter_rows.next_task_ids(connection, count))
 
     def order(self, orders: Sequence[TaskOrder], *, by_operator: bool = False) -> Change:
-        """Store or delete orders to seal tasks (to split or merge them), in one transaction. `by_operator`: an operator
-        requested it."""
+        """Store or withdraw orders to tasks to seal themselves, that is, to end their logs in favour of the children of
+        a split or merge. One transaction. `by_operator`: an operator requested it."""
 
         def body(connection: Connection) -> Change:
             task_ids = [task_id for one in orders for task_id in one.task_ids]

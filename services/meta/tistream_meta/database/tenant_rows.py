@@ -37,9 +37,9 @@ def create(
 ) -> tuple[Tenant, bool]:
     """Insert a tenant, and its cluster if this is the cluster's first tenant. Returns (the tenant, whether it is new).
 
-    For an existing tenant, `wanted`, `encryption`, `index_keys` and `kind` None match any value. For a new tenant, None
-    means `default`, no encryption key of its own, the sorters' setting for index keys, and the kind TiDB. Raises
-    AlreadyDiffers if the tenant exists with other values or is being deleted.
+    An existing tenant is compared with those of `wanted`, `encryption`, `index_keys` and `kind` that are not None. For
+    a new tenant, None means `default`, no encryption key of its own, the sorters' setting for index keys, and the kind
+    TiDB. Raises AlreadyDiffers if the tenant exists with other values or is being deleted.
     """
     clusters, tenants = tables.clusters, tables.tenants
     found = connection.execute(_ALL.where(is_key(key))).one_or_none()

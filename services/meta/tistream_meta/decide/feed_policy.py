@@ -25,13 +25,13 @@ RENEW_MS = 5_000  # a lease is renewed in the database when less than this is le
 @dataclass(frozen=True, slots=True)
 class Feed:
     """A row of the table `changefeeds`. `config` is JSON. `error` says why the feed has failed. Each change raises
-    `revision`.
+    `revision`. `generation` is the time of creation in Unix ms; a later feed of the same id has another one.
 
     `begin_ts` is the ts after which the feed begins if its sink has no progress; None means `start_ts`. `moved`,
     `skips` and `applied` are as in FeedWork and FeedReport. `skipped` is the number of events that were left out, by
-    sink and shard, so that a feed that goes to another topic keeps them. While `recut` is set, the feed has the shards
-    of `recut`; once these have stopped at one ts, it gets the shards of its configuration. `ended` has the row events
-    and bytes of the shards that such a change has ended, by sink and shard.
+    sink and shard, so that a feed that goes to another topic keeps them. `recut` is set while the feed waits for
+    another number of shards: it has its old shards until these have all stopped at one ts. `ended` has, by sink and
+    shard, the row events and bytes that replaced shards have sent.
     """
 
     tenant: TenantKey
@@ -87,9 +87,8 @@ class HeldShard:
 def assigned(
     shards: Sequence[HeldShard], node_id: str, instance: str, workers: Collection[str], now_ms: int
 ) -> list[HeldShard]:
-    """The shards of running feeds that a worker must hold after its beat. Those that are new to it have their next
-    epoch, the others are unchanged. `shards` are all shards of running feeds; `workers` are the live workers that are
-    not being drained."""
+    """The shards that a worker must hold after its beat. Those that are new to it have their next epoch, the others are
+    unchanged. `shards` are all shards of running feeds; `workers` are the live workers that are not being drained."""
     mine = [one for one in shards if one.of(node_id, instance)]
     if node_id not in workers:
         return []
@@ -110,7 +109,7 @@ def check_room(feeds: Sequence[Feed], key: TenantKey) -> None:
 
 
 def check_quotas(limits: Limits, key: TenantKey, feeds: int, shards: int) -> None:
-    """Check a tenant's quotas: it may have this number of feeds, and this number of shards of all feeds together.
+    """Check that a tenant's quotas allow it this number of feeds, and this number of shards of all feeds together.
     Raises QuotaReached."""
     for what, name, wanted, most in (
         ("changefeeds", "changefeeds", feeds, limits.changefeeds),

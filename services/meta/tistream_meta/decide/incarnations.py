@@ -34,7 +34,7 @@ class Start:
 
 
 class Standing(Enum):
-    """Whether a process start may use its node's name: it is the registered start, it may register, or a newer start
+    """Whether a process start may use its node's name: it is the registered start; or it may register; or a newer start
     has replaced it."""
 
     REGISTERED = "registered"

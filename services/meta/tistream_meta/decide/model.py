@@ -154,8 +154,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a transaction has changed: the new rows, the tasks that are `gone`, and the new version of the routes. An
-    `erasing` tenant has no stores any more."""
+    """What a transaction has changed: the new values of changed rows, the ids of the tasks that are `gone`, and the new
+    version of the routes. If a tenant in `tenants` is `erasing`, all of its stores are gone too."""
 
     version: int
     tenants: tuple[Tenant, ...] = ()

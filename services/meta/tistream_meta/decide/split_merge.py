@@ -30,9 +30,10 @@ MARGIN_TS = from_physical_ms(3_000)
 
 @dataclass(frozen=True, slots=True)
 class SorterReport:
-    """The last report of a task's sorter about the task. `load`: bytes per second. `split_key`: empty if not known.
-    `settled_ms`: for how long the sorter has had the task under this epoch. `still_ms`: for how long the task's
-    progress has not changed. The last two count from the time at which this owner began, at the earliest."""
+    """The last report of a task's sorter about the task. `held`: the sorter has the task, and has not sealed it.
+    `load`: bytes per second. `split_key`: empty if not known. `settled_ms`: for how long the sorter has had the task
+    under this epoch. `still_ms`: for how long the task's progress has not changed. The last two count from the time at
+    which this owner began, at the earliest."""
 
     held: bool = False
     load: float = 0.0
@@ -123,8 +124,8 @@ def successions(tasks: Iterable[Task], reported: Mapping[int, SorterReport]) -> 
 
 def forgotten(tasks: Sequence[Task], reported: Mapping[int, SorterReport]) -> list[TaskOrder]:
     """Find merges whose orders the database has lost, for example because it was restored: one of the tasks is sealed
-    for a merge, and its neighbour has no order. Returns the orders, as final ones. If a neighbour does not stop for the
-    merge any more, it cannot be sealed at that ts, and nothing is ordered."""
+    for a merge, and its neighbour has no order. Returns the orders again, as final ones. If a neighbour no longer stops
+    at the ts of the merge, it cannot be sealed there, and nothing is ordered."""
     out = []
     seen: set[tuple[TenantKey, int]] = set()
     for task in tasks:
@@ -148,8 +149,8 @@ def forgotten(tasks: Sequence[Task], reported: Mapping[int, SorterReport]) -> li
 def under_way(
     tasks: Iterable[Task], reported: Mapping[int, SorterReport], age_ms: Mapping[int, int], rules: Rules
 ) -> list[TaskOrder]:
-    """Find the next step of each merge in progress: a later stop, the permission to seal, or a withdrawal. `age_ms`: by
-    task id, for how many ms this owner has known the task's order."""
+    """Find the next step of each merge in progress: to stop at a later ts, to seal (which cannot be withdrawn), or to
+    withdraw the merge. `age_ms`: by task id, for how many ms this owner has known the task's order."""
     by_child: dict[tuple[TenantKey, int], list[Task]] = defaultdict(list)
     for task in tasks:
         if task.seal is not None and task.seal.merges:

@@ -61,8 +61,8 @@ def schedule(
     load: Mapping[int, float],
     limits: MoveLimits = DEFAULT_LIMITS,
 ) -> list[Command]:
-    """The steps of moves to execute now; empty if nothing needs to change. `load`: of each task; 1 for a task without
-    an entry. Costs n log n in tasks and nodes."""
+    """Compute the steps of moves to execute now; empty if nothing needs to change. `load`: of each task; 1 for a task
+    without an entry. Costs n log n in tasks and nodes."""
     loads = expected_loads(alive(nodes), placements, load)
     return [*urgent(placements, nodes, load, loads), *spread(placements, nodes, load, loads, limits)]
 
@@ -75,9 +75,9 @@ def alive(nodes: Mapping[str, NodeState]) -> list[str]:
 def urgent(
     placements: Iterable[Placement], nodes: Mapping[str, NodeState], load: Mapping[int, float], loads: NodeLoads
 ) -> list[Command]:
-    """The steps that must not wait: the next steps of moves in progress, and sorters for tasks without one. Each task
-    is decided by itself, so the caller may pass only tasks whose state has changed. Each assignment is added to
-    `loads`."""
+    """Compute the steps that must not wait: the next steps of moves in progress, and the assignment of a sorter to each
+    task without one. Each task is decided by itself, so the caller may pass only tasks whose state has changed. Adds
+    the load of each assigned task to `loads`."""
     found = (_under_way(task, nodes) or _basic(task, nodes, load, loads) for task in placements)
     return [command for command in found if command is not None]
 
@@ -89,8 +89,8 @@ def spread(
     loads: NodeLoads,
     limits: MoveLimits,
 ) -> list[Command]:
-    """Moves away from nodes that are being drained, and to sorters with a lower load, within `limits`. Each move is
-    added to `loads`."""
+    """Begin moves away from nodes that are being drained, and to sorters with a lower load, within `limits`. Adds each
+    move to `loads`."""
     if not loads.of:
         return []
     budget = limits.moves_max - sum(task.phase is Phase.PREPARING for task in placements)

@@ -115,7 +115,8 @@ class FeedBook:
         )
 
     def skip(self, key: TenantKey, feed_id: str, skip: Skip) -> Shown:
-        """Store that a feed must leave out this event. Idempotent. Raises UnknownName, AlreadyDiffers, LimitReached."""
+        """Store that a feed must leave out this event, for example one that its sink refuses. Idempotent. Raises
+        UnknownName, AlreadyDiffers, LimitReached."""
         return self._change(key, feed_id, lambda feed, _: feed_changes.skipping(feed, skip))
 
     def events(self, key: TenantKey, feed_id: str) -> Sequence[FeedEvent]:
@@ -155,8 +156,9 @@ class FeedBook:
         return self._write(body)
 
     def resize(self, key: TenantKey, feed_id: str, shards: int) -> bool:
-        """Order that a running feed gets another number of shards. Returns whether it will: not if it was changed or
-        removed meanwhile, nor beyond the quota of the tenant."""
+        """Order that a running feed gets another number of shards; its present shards stop first. Returns whether this
+        was ordered. It is not if the feed does not run, is being changed or was removed, or if the tenant's quota
+        forbids it."""
 
         def body(connection: Connection) -> bool:
             try:

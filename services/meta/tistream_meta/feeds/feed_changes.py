@@ -119,8 +119,9 @@ def _elsewhere(feed: Feed, checkpoint_ts: int) -> Feed:
 
 
 def checkpoint_after(feed: Feed, changed: Feed, checkpoint_ts: int) -> int | None:
-    """The checkpoint of every shard after a change; None if it is unchanged. A move back is shown at once, and a move
-    forward once the sink has stored it (invariant 39). In another sink all shards begin at one ts."""
+    """The checkpoint that is stored for every shard of a feed after a change, for users to see; None if it does not
+    change. `checkpoint_ts` is the present one. A move back is shown at once, a move forward only once the sink has
+    stored it (invariant 39). In another sink all shards begin at one ts."""
     if changed.begin_ts != feed.begin_ts:
         return changed.begin_ts
     if changed.moved is None or changed.moved == feed.moved:
@@ -132,7 +133,7 @@ def checkpoint_after(feed: Feed, changed: Feed, checkpoint_ts: int) -> int | Non
 
 
 def happening(before: Feed, after: Feed) -> Happening | None:
-    """The event that records what a user has changed in a feed; None if nothing was changed."""
+    """The event for the feed's history that records what a user has changed; None if nothing was changed."""
     if before == after:
         return None
     moved = after.moved is not None and after.moved != before.moved
@@ -158,9 +159,9 @@ def reported(
     known: Applied | None,
     state: StoredState | None,
 ) -> list[Happening]:
-    """The events that follow from a worker's report. `before` is the previous report. `applied` and `state` are those
-    of the feed after this report. `known` is the newest revision of which it is recorded that it was applied. A feed
-    has finished when its last shard has."""
+    """The events for the feed's history that follow from a worker's report. `before` is the previous report of this
+    shard. `applied` is the revision that all shards have applied, and `state` the feed's new state; None if unchanged.
+    If `applied` differs from `known`, which was recorded before, an event says that the revision is in force."""
     found = []
     if applied is not None and applied != known:
         found.append(_in_force(applied))
@@ -187,14 +188,14 @@ def _table(one: StoppedTableInfo) -> str:
 
 
 def cut(before: Feed, after: Feed) -> Happening:
-    """The event that records that a feed has other shards than before."""
+    """The event for the feed's history that records that its shards were replaced by another number of shards."""
     at_ts = None if after.moved is None else str(after.moved.ts)
     reason = f"{feed_shards.count(before)} shards have stopped at one ts, and {feed_shards.count(after)} continue"
     return Happening(what="cut", revision=after.revision, after_ts=at_ts, reason=reason)
 
 
 def taken(shard: HeldShard) -> Happening:
-    """The event that records that a worker begins to hold this shard."""
+    """The event for the feed's history that records that a worker begins to hold this shard."""
     return Happening(what="held", reason=f"worker {shard.node_id}, epoch {shard.epoch}")
 
 

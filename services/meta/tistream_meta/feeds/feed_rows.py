@@ -53,8 +53,8 @@ def release(connection: Connection, feed: Feed, checkpoint_ts: int | None = None
 
 
 def cut(connection: Connection, feed: Feed, count: int, checkpoint_ts: int) -> None:
-    """Replace the shards of a feed by `count` new ones, which no process holds. The new ones have the highest epoch of
-    the old ones."""
+    """Replace the shards of a feed by `count` new ones, which no process holds. The new ones begin with the highest
+    epoch of the old ones, so their first workers get higher epochs than every old worker, and fence it."""
     there = shards(connection, named(SHARDS, feed.tenant, feed.feed_id))
     epoch = max(one.epoch for one in there)
     connection.execute(delete(SHARDS).where(named(SHARDS, feed.tenant, feed.feed_id)))
@@ -63,7 +63,7 @@ def cut(connection: Connection, feed: Feed, count: int, checkpoint_ts: int) -> N
 
 
 def new_shard(feed: Feed, shard: int, epoch: int, checkpoint_ts: int) -> dict[str, Any]:
-    """The row of a shard that no process holds."""
+    """The column values of a shard that no process holds."""
     return {
         "cluster_id": feed.tenant.cluster_id,
         "tenant_id": feed.tenant.tenant_id,

@@ -1,5 +1,9 @@
 """Combines the shards of a changefeed to the progress and state that users see, and computes the feed's state after a
-report. Pure."""
+report. Pure.
+
+To *cut* a feed is to replace its shards, because their number or that of the topic's partitions changes. The old shards
+first send all events up to one ts, and stop there; the new ones begin at that ts.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ _WORST: tuple[Phase, ...] = ("failed", "retrying", "fenced", "running", "finishe
 
 
 def wanted(config: Mapping[str, Any]) -> int:
-    """The number of shards in a configuration (`shards` in `[tistream]`). Raises InvalidRequest."""
+    """The number of shards that a configuration states (`shards` in `[tistream]`). Raises InvalidRequest."""
     return _number("shards", _own(config, "shards", 1))
 
 
@@ -32,15 +36,16 @@ def _number(name: str, found: object) -> int:
 
 
 def most(config: Mapping[str, Any]) -> int | None:
-    """The highest number of shards that a feed may have by its load (`shards-max` in `[tistream]`); None: its number is
-    fixed. Raises InvalidRequest."""
+    """The highest number of shards that a feed may get because of its load (`shards-max` in `[tistream]`); None if its
+    number of shards is fixed. Raises InvalidRequest."""
     found = _own(config, "shards-max", None)
     return None if found is None else _number("shards-max", found)
 
 
 def recut(feed: Feed, sink_uri: str, config: Mapping[str, Any], checkpoint_ts: int) -> Recut | None:
     """The order to cut a feed that gets another sink URI and configuration; None if it keeps its shards. A feed is cut
-    for another number of shards, and for another number of partitions if that is announced (`admin-events`)."""
+    if the number of its shards changes, or the number of partitions, if a feed announces such changes in the topic
+    (`admin-events`)."""
     was, before = count(feed), json.loads(feed.config)
     becomes = by_load(feed, config) or wanted(config)
     announced = bool(_own(config, "admin-events", False))
@@ -73,20 +78,21 @@ def count(feed: Feed) -> int:
 
 
 def ordered(feed: Feed) -> int:
-    """The number of shards that a feed has, or will have once it is cut."""
+    """The number of shards that a feed must have: its present number, or the one that it gets when it is cut."""
     return feed.shards or wanted(json.loads(feed.config))
 
 
 def by_load(feed: Feed, config: Mapping[str, Any]) -> int | None:
-    """The number of shards that a feed with this new configuration has by its load; None if the configuration states
-    the same number."""
+    """The number of shards that a feed keeps under this new configuration because its load required them; None if the
+    configuration states the same number, or fixes it."""
     highest = most(config)
     found = wanted(config) if highest is None else min(ordered(feed), highest)
     return None if found == wanted(config) else found
 
 
 def resized(feed: Feed, shards: int, checkpoint_ts: int) -> Feed:
-    """A running feed that is to have another number of shards."""
+    """Order that a running feed is cut into `shards` shards. The present ones stop at `checkpoint_ts`, or at the
+    highest ts above it that one of them has reached."""
     return replace(feed, shards=shards, recut=Recut(shards=count(feed), at_ts=checkpoint_ts))
 
 
@@ -97,9 +103,10 @@ def end_ts(feed: Feed) -> int | None:
 
 
 def meeting(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
-    """Change the number of shards of a feed, after reports that all its shards have stopped. If all have stopped at the
-    same ts, the result has the new shards from that ts on: no new shard sends what an old one has sent, and no event is
-    left out. Otherwise in the result the old shards continue to the highest ts that one of them has reached."""
+    """Continue the cut of a feed whose shards have all reported that they stopped. If they stopped at the same ts, the
+    result has the new number of shards, which begin at that ts: no new shard sends what an old one has sent, and no
+    event is left out. Otherwise the result orders the old shards to continue to the highest ts that one of them has
+    reached."""
     assert feed.recut is not None
     found = [one for one in reports if one is not None and one.reached_ts is not None]
     if len(found) < len(reports):
@@ -121,7 +128,7 @@ def met(reports: Sequence[FeedReport]) -> bool:
 
 def with_ended(feed: Feed, rows: int, size: int) -> tuple[int, int]:
     """The row events and bytes that all shards of the feed, past and present, have sent to its sink. `rows` and `size`
-    are those of its present shards, whose progress includes what an earlier shard of the same number has sent."""
+    are those of the present shards. A present shard's progress includes what a past one of the same number has sent."""
     now = {_counter(feed, shard) for shard in range(count(feed))}
     mine = f"{sink_of(feed.sink_uri)}/"
     others = [sent for name, sent in feed.ended.items() if name.startswith(mine) and name not in now]
@@ -133,14 +140,15 @@ def _counter(feed: Feed, shard: int) -> str:
 
 
 def sink_of(uri: str) -> str:
-    """What identifies the sink that stores the progress: brokers and topic, without options and credentials."""
+    """A digest that identifies the sink in which a feed's progress is stored: of its brokers and topic, without options
+    and credentials."""
     parts = urlsplit(uri)
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     return hashlib.sha256(where.encode()).hexdigest()[:32]
 
 
 def with_skipped(feed: Feed, shard: int, skipped: int) -> Feed:
-    """The feed after a report that a shard has left out `skipped` events."""
+    """The feed with the number of events that a shard reports as left out, unless a higher number is stored."""
     counter = _counter(feed, shard)
     return (
         feed if skipped <= feed.skipped.get(counter, 0) else replace(feed, skipped={**feed.skipped, counter: skipped})
@@ -148,8 +156,8 @@ def with_skipped(feed: Feed, shard: int, skipped: int) -> Feed:
 
 
 def together(shards: Sequence[HeldShard]) -> HeldShard:
-    """Combine the shards of a feed into one. The result is the first shard with the lowest checkpoint of all shards,
-    whether they report or not (invariant 45), and has the combined reports."""
+    """Combine the shards of a feed into one. The result is the first shard, but with the lowest checkpoint of all
+    shards, whether they report or not (invariant 45), and with the combined reports."""
     first = shards[0]
     if len(shards) == 1:
         return first
@@ -181,8 +189,8 @@ def _together(reports: Sequence[FeedReport], *, whole: bool) -> FeedReport:
 
 
 def known_ts(feed: Feed, shard: HeldShard) -> int | None:
-    """A checkpoint of the shard that its sink has acknowledged. None if the sink may have no progress: no worker has
-    reported any, or a move of the checkpoint is due, which permits a sink without progress."""
+    """The checkpoint of the shard, if its sink has acknowledged one. None if the sink may have no progress: no worker
+    has reported any, or an order to move the checkpoint was not executed yet, which permits a sink without progress."""
     done = 0 if feed.applied is None else feed.applied.revision
     due = feed.moved is not None and feed.moved.revision > done
     begin_ts = feed.start_ts if feed.begin_ts is None else feed.begin_ts

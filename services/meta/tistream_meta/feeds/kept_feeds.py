@@ -34,7 +34,7 @@ class KeptFeed:
 
     @classmethod
     def of(cls, feed: Feed, shards: Sequence[HeldShard]) -> KeptFeed:
-        """What must be kept of a feed with these shards."""
+        """Select what must be kept of a feed that has these shards."""
         return cls(
             feed.generation,
             feed.revision,
@@ -46,9 +46,9 @@ class KeptFeed:
         )
 
     def continued(self, feed: Feed) -> Feed:
-        """The new feed `feed`, changed so that it continues the removed one. It has a new revision, so that workers
-        apply its configuration from the progress in the sink on. Raises InvalidRequest if the two have different
-        numbers of shards."""
+        """Change the new feed `feed` so that it continues the removed one. It has a new revision, so that workers apply
+        its configuration from the progress in the sink on. Raises InvalidRequest if the two have different numbers of
+        shards."""
         if feed_shards.most(json.loads(feed.config)) is not None:
             feed = replace(feed, shards=self.shards)
         wanted = feed_shards.count(feed)

@@ -18,8 +18,9 @@ class QuotaSharers:
     _busy: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def heard(self, node_id: str, tenants: Sequence[str], now_ms: int) -> Mapping[str, int]:
-        """Record the tenants for which a worker is busy. Returns among how many workers the quotas of a tenant are
-        divided if this worker sends, for each tenant for which any worker is busy."""
+        """Record the tenants for which a worker is busy. Returns, for each tenant for which any worker is busy, the
+        number of workers among which its quotas are divided; this worker is counted for all of them, because it may
+        send next."""
         for tenant in tenants:
             self._busy.setdefault(tenant, {})[node_id] = now_ms
         recent = {

@@ -41,13 +41,13 @@ class _Load:
 
 @dataclass(slots=True)
 class ShardLoads:
-    """The loads of feeds with `shards-max`. Times are monotonic milliseconds."""
+    """Measures how many bytes the shards of each feed with `shards-max` send. Times are monotonic milliseconds."""
 
     _loads: dict[_Key, _Load] = field(default_factory=dict)
 
     def heard(self, feeds: Iterable[Feed], reports: Sequence[FeedReport], now_ms: int) -> list[tuple[Feed, int]]:
-        """Take the reports of a worker, and the feeds of which it holds shards. Returns the feeds that are to have
-        another number of shards, each with the number."""
+        """Record what a worker's shards have sent, from its reports. `feeds` are those of which it holds shards.
+        Returns the feeds that must get another number of shards, each with the number."""
         found = []
         for feed in {(one.tenant, one.feed_id): one for one in feeds}.values():
             most = feed_shards.most(json.loads(feed.config))

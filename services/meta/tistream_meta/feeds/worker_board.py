@@ -1,5 +1,5 @@
-"""What the heartbeats (beats) of changefeed workers have in common: the shares of quotas, and the loads of feeds. It is
-in the memory of the owner only."""
+"""Keeps what the owner derives from the heartbeats (beats) of all changefeed workers: among how many workers a tenant's
+rate quotas are divided, and which feeds need more or fewer shards. It is in the memory of the owner only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WorkerBoard:
             return self._loads.heard(feeds, beat.reports, self._clock.monotonic_ms())
 
     def sharers(self, beat: WorkerBeat) -> Mapping[str, int]:
-        """Record for which tenants the worker is busy. Returns among how many workers the rate quotas of each busy
-        tenant are divided, by tenant."""
+        """Record for which tenants the worker is busy. Returns, for each busy tenant, the number of workers among which
+        its rate quotas are divided."""
         with self._lock:
             return self._sharers.heard(beat.node_id, beat.busy, self._clock.monotonic_ms())

@@ -105,11 +105,11 @@ class OwnerCopy:
         return [self.stores[tenant, store_id] for store_id in sorted(self._stores_of[tenant])]
 
     def ending(self) -> list[Tenant]:
-        """The tenants that are being erased, or that will be deleted at a set time, by name."""
+        """The tenants that are being erased, or that will be deleted at a set time, ordered by name."""
         return [one for _, one in sorted(self.tenants.items()) if one.erasing or one.delete_at_ms is not None]
 
     def retired(self) -> list[Store]:
-        """The retired stores whose files are being deleted, by tenant and id."""
+        """The retired stores whose files are being deleted, ordered by tenant and id."""
         return [store for _, store in sorted(self.stores.items()) if store.retired_ts is not None]
 
     def _put_store(self, store: Store) -> None:

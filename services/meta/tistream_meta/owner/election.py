@@ -65,8 +65,9 @@ class Ownership:
         return None if self._other is None else self._other[1]
 
     def saw(self, mark: RouteMark, newest: RouteMark) -> None:
-        """Record that a node has routes with the mark `mark`. `newest` is the mark of the newest routes in the
-        database. The caller must hold the lock."""
+        """Record that a node follows the routes with this mark, which is their owner_rev and version. `newest` is the
+        mark of the newest routes in the database. If the node's are newer, the database was restored from a backup, and
+        the owner must be elected again. The caller must hold the lock."""
         self._seen = self._seen.joined(mark)
         # Versions grow across elections. So no process has followed an earlier owner's routes of a version above the
         # one at this election, unless the database was restored to a time before that version.

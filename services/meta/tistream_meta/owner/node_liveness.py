@@ -38,8 +38,8 @@ class NodeHeartbeats:
         return now_ms - max(since_ms, self._heard_ms.get(node_id, since_ms))
 
     def next_ms(self) -> int:
-        """The interval in ms at which nodes send heartbeats: one second, or longer in large clusters, so that the owner
-        gets at most BEATS_A_SECOND heartbeats a second. At most half of `suspect_ms`."""
+        """The interval in ms at which nodes must send heartbeats: one second, or longer in large clusters, so that the
+        owner gets at most BEATS_A_SECOND heartbeats a second; but at most half of `suspect_ms`."""
         even = len(self.states) * 1_000 // BEATS_A_SECOND
         return min(max(BEAT_MS, even), max(BEAT_MS, self.timings.suspect_ms // 2))
 

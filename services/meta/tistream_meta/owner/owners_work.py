@@ -81,7 +81,7 @@ class OwnersWork:
 
     @property
     def has_plan(self) -> bool:
-        """Whether the owner's copy is read from the database. After a failed write it must be read again."""
+        """Whether the owner's copy of the database has been read. After a failed write it must be read again."""
         return self._book is not None
 
     def begin(self, owner_rev: int) -> None:
@@ -277,7 +277,8 @@ class OwnersWork:
             return [(node, states[node.node_id], tasks, stores) for node, tasks, stores in self._known().by_node()]
 
     def agents(self) -> dict[str, Agent]:
-        """Every agent by name, without what their heartbeats request, which AgentBoard.asking adds."""
+        """Every agent by name, with its state. Whether it requests territories is not set; AgentBoard.asking adds
+        that."""
         with self._locked():
             since_ms, now_ms = self._ownership.since_ms or 0, self._clock.monotonic_ms()
             return {

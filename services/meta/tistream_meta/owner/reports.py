@@ -108,9 +108,9 @@ class Reports:
         )
 
     def claimed_by(self, task: Task) -> int | None:
-        """The epoch that has claimed a task's manifests, if it is newer than the epoch in the database; else None. Such
-        an epoch prevents the task's sorter from claiming. That happens after a restore of the database, which has
-        forgotten newer epochs."""
+        """The epoch under which another holder has claimed a task's manifests, if it is at or above the task's epoch in
+        the database; else None. Such an epoch prevents the task's sorter from claiming. That happens after a restore of
+        the database, which has forgotten newer epochs."""
         heard = self._of.get(task.sorter_node or "")
         one = None if heard is None else heard.fenced.get(task.task_id)
         if one is None or one.fenced_by is None or one.task_epoch != task.task_epoch:
@@ -139,7 +139,8 @@ class Reports:
 
     def load(self, task: Task, now_ms: int) -> float:
         """The load of a task, in bytes per second, as its sorter measured it; 0 if no sorter has. While the sorter has
-        held the task for less than MEASURING_MS, at least the previous sorter's value. `now_ms` is monotonic."""
+        held the task for less than MEASURING_MS, the result is at least the value that the previous sorter measured.
+        `now_ms` is monotonic."""
         before = self._measured.get(task.task_id, 0.0)
         held = self._holding(task.sorter_node, task.task_id)
         if held is None:

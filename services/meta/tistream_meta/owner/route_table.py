@@ -25,8 +25,8 @@ class RouteMaker:
     def make(
         self, book: OwnerCopy, touched: Touched, owner_rev: int, states: Mapping[str, NodeState], own_url: str
     ) -> RouteTable:
-        """Make the route table of the present state. `touched` names the tasks and tenants that may have changed since
-        the last table."""
+        """Make the route table of the present state. `touched` has the tasks and tenants that may have changed since
+        the last table; only their routes are made anew."""
         for task_id in touched.tasks:
             task = book.tasks.get(task_id)
             if task is None:

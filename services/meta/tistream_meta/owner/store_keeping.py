@@ -65,8 +65,8 @@ class StoreKeeping:
     def due(
         self, book: OwnerCopy, dispatchers: Mapping[str, NodeState], now_ms: int, *, turned: bool
     ) -> list[StoreAssignment]:
-        """The stores that must be assigned now: new ones, and those that move to another dispatcher. If `turned`, the
-        state of a node has changed, and all stores are examined; otherwise they are examined once in LOOK_MS."""
+        """Compute which stores must be assigned now: new ones, and those that move to another dispatcher. If `turned`,
+        the state of a node has changed, and all stores are examined; otherwise they are examined once in LOOK_MS."""
         self._found = {
             key: store
             for key, store in self._found.items()

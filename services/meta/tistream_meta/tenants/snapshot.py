@@ -62,8 +62,8 @@ class _Ids:
             raise ValueError(f"schema_snap has more than {IDS_MAX} tables and partitions; no more are read")
 
     def of(self, databases: list[Any]) -> Iterator[npt.NDArray[np.int64]]:
-        """The ids of the tables of these databases. Raises KeyError, TypeError or ValueError for a malformed
-        database."""
+        """The ids of the tables of these databases, in which the reader has replaced each table by the number of its
+        object. Raises KeyError, TypeError or ValueError for a malformed database."""
         starts, end = list[int](), 0
         for told in self._ends:
             starts.append(end)

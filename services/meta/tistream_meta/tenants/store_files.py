@@ -11,8 +11,9 @@ from tistream.storage.object_store import ObjectStore
 
 
 def files_end(objects: ObjectStore, key: TenantKey, store_id: int, taken_ts: int, *, discard: bool) -> int:
-    """The ts of the last file to delete when a store is retired. No task has applied files after `taken_ts`. Raises
-    InvalidRequest if there are such files and `discard` is false, and Unavailable."""
+    """The ts of the last file to delete when a store is retired: `taken_ts`, up to which all tasks have applied its
+    files, or with `discard` that of its last file. Raises InvalidRequest if there are files after `taken_ts` and
+    `discard` is false, and Unavailable."""
     after = layout.change_file(key, store_id, taken_ts)
     names = (
         layout.parse_change_file(info.key)

@@ -24,8 +24,8 @@ class AgentBoard:
             self._beats[beat.node_id] = beat
 
     def asking(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
-        """The same agents with what their last beats say: whether they request territories (`asks`), and which cluster
-        they can reach (`serves`). Beats of an earlier start of an agent are ignored."""
+        """Copy the agents and add what their last beats say: whether they request territories (`asks`), and which
+        cluster they can reach (`serves`). Beats of an earlier start of an agent are ignored."""
         with self._lock:
             beats = {name: self._beats.get(name) for name in agents}
         found = dict(agents)

@@ -77,8 +77,8 @@ class TerritoryBook:
         return self._write(body)
 
     def held(self, node_id: str, instance: str, agents: Mapping[str, Agent]) -> list[Territory]:
-        """Assign the territories that are due for another agent, write that, and return those that this agent must
-        hold. Territories of a tenant that is being deleted have no agent."""
+        """Assign the territories that need another agent, store that, and return those that this agent must hold.
+        Territories of a tenant that is being deleted have no agent."""
 
         def judged(connection: Connection) -> tuple[list[Territory], list[tuple[Territory, str]]]:
             there = _wanted(connection)

@@ -96,8 +96,8 @@ def is_held(territory: Territory, agents: Mapping[str, Agent]) -> bool:
 
 
 def assignments(territories: Sequence[Territory], agents: Mapping[str, Agent]) -> list[tuple[Territory, str]]:
-    """The territories that must be assigned to another agent now, each with its new agent and epoch, and the reason;
-    empty if nothing needs to change."""
+    """Compute which territories must be assigned to another agent now, each with its new agent and epoch, and the
+    reason; empty if nothing needs to change."""
     given: dict[tuple[TenantKey, int], tuple[Territory, str]] = {}
     for clusters in _groups(territories):
         able = {name: one for name, one in agents.items() if one.can(clusters[0])}

@@ -79,8 +79,8 @@ def _images(found: Sequence[tuple[Image | None, Int64s]]) -> tuple[Image | None,
 
 
 def key_texts(rows: Rows, image: Image, at: Int64s) -> Any:
-    """The keys of rows, as text in the form of handle_bytes.key_text, for the rows of `image` with the indexes `at`. In
-    a table without a key they are the integers of `_tidb_rowid`."""
+    """The visible keys of the rows of `image` (the old or the new rows of these events) with the indexes `at`, as text
+    in the form of handle_bytes.key_text. In a table without a key they are the integers of `_tidb_rowid`."""
     keys = [one.take(pa.array(at)) for one in image.keys]
     columns = rows.version.table.key_columns
     if not columns:

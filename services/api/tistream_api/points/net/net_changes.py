@@ -53,9 +53,9 @@ class TableComparison:
 def parts_between(
     before: TableVersion | None, after: TableVersion | None, versions: tuple[int, int], low_ts: int, high_ts: int
 ) -> list[TableComparison]:
-    """The comparisons that are needed for a name that `before` has at `low_ts` and `after` at `high_ts`. `versions` are
-    the schema versions at these timestamps. If the two tables cannot be compared, the rows of the first are deleted and
-    those of the second are new."""
+    """The comparisons that are needed for a name which the table `before` has at `low_ts` and the table `after` at
+    `high_ts`. `versions` are the schema versions at these timestamps. If the two tables cannot be compared, every row
+    of `before` is deleted and every row of `after` is new."""
     if before is None and after is None:
         return []
     mine = set() if before is None else set(before.head.physical_ids)
@@ -71,8 +71,9 @@ def parts_between(
 
 
 def same_line(before: Table, after: Table) -> bool:
-    """Whether rows of `before` and `after` can be compared: they are the same table, or a TRUNCATE or EXCHANGE has
-    given it other ids."""
+    """Whether rows of `before` and `after` can be compared: they are the same table, or, as after a TRUNCATE or
+    EXCHANGE, tables with the same kind of row key, at least one column id in common, and equal definitions of all such
+    columns."""
     if before.id == after.id:
         return True
     if (before.pk_is_handle, before.is_common_handle) != (after.pk_is_handle, after.is_common_handle):

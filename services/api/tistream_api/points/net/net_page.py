@@ -46,7 +46,9 @@ class NetPart:
 
 @dataclass(slots=True)
 class NetPage:
-    """One answer. It begins after the position `at`, and sends `parts` in order, at most `limit` events."""
+    """One answer. It begins after the position `at`, and sends `parts` in order, at most `limit` events. `count` is
+    called with what is about to be sent, `met` with a row that cannot be decoded, and the answer ends early once
+    `stopping` returns True."""
 
     kind: Kind
     scope: Scope

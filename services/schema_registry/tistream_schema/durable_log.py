@@ -33,7 +33,8 @@ _FLOORS = Retries(_ATTEMPTS, _PAUSES, ends_on=())
 
 @dataclass(frozen=True, slots=True)
 class SchemaPayload:
-    """The objects of one tenant's schema log as entries of a numbered log. Readers may begin at a base."""
+    """Says how one tenant's schema log is stored as a numbered log: the key of each object, and how it is decoded. A
+    floor must name a base, an object that restates all before it."""
 
     tenant: TenantKey
     noun = "schema log object"
@@ -65,8 +66,8 @@ class SchemaPayload:
 @dataclass(slots=True)
 class DurableLog:
     """The schema log of one tenant. `number`: the last object that was read or written. `high_ts`: the ts up to which
-    that object has the history; 0 before the first. `base`: the newest base among the objects that were read or
-    written."""
+    the log has the history with that object; 0 before the first. `base`: the newest base (an object that restates all
+    before it) among the objects that were read or written."""
 
     objects: ObjectStore
     tenant: TenantKey

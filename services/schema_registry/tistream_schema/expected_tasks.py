@@ -27,7 +27,7 @@ class SchemaTask:
 
 
 class ReportedProgress(Protocol):
-    """What a sorter reports of a task."""
+    """What a sorter reports of a task: `progress_ts`, and the number of the manifest on which this progress rests."""
 
     @property
     def task_epoch(self) -> int: ...

@@ -41,7 +41,7 @@ class LogKeeper:
         self._objects = 1 if base else self._objects + 1
 
     def looked_at(self, segments: int) -> None:
-        """Record how many segments of the pool have been read."""
+        """Record that this number of further segments of the pool has been read since the last call."""
         self._segments += segments
 
     def progress_due(self, now_ms: int) -> bool:
@@ -57,9 +57,9 @@ class LogKeeper:
         return self._objects > self._keeping.base_objects and base_ts > known_from_ts
 
     def collection_due(self, floor: int, now_ms: int) -> int:
-        """The number of the floor below which objects must be deleted now; 0: no deletion is due. Each floor becomes
-        due once, `grace_ms` after it was first seen, so that running readers can finish. The floor may have risen in
-        the meantime."""
+        """The number of the floor below which objects must be deleted now; 0: no deletion is due. A floor is due
+        `grace_ms` after it was first seen, so that running readers can finish, even if the floor has risen in the
+        meantime."""
         if floor > self._floor:
             self._floor = floor
             self._floors.append((floor, now_ms))

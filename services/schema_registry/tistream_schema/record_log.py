@@ -11,8 +11,9 @@ BLOCK_LINES = 1_000
 
 
 class RecordLog:
-    """The records of one tenant, in memory, as an append-only list of JSON lines. With a hundred thousand tables, each
-    needs a few hundred bytes. The first line has the number `first` + 1, and the last one the number `end`."""
+    """The records of one tenant, in memory, as an append-only list of JSON lines. There may be a hundred thousand of
+    them, with a few hundred bytes each. The first line has the number `first` + 1, and the last one the number
+    `end`."""
 
     def __init__(self, first: int = 0) -> None:
         self.first = first

@@ -22,7 +22,9 @@ _WAIT_SLICE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """The result of one read of the schema log. `lines`: the records after number `after`, as lines of JSON."""
+    """The result of one read of the schema log. `lines`: the records after number `after`, as lines of JSON.
+    `next_after`: the number of the last of them. `more`: whether there are further records now. `begins`: the reader
+    must drop its earlier records, because the log was restated."""
 
     log_id: str
     snapshot_ts: int
@@ -47,8 +49,8 @@ class Sizes:
 
 
 class TenantSchema:
-    """The schema of one tenant: its history, its numbered records, and the current holds, the reasons why it does not
-    advance. Thread-safe: every method takes the lock."""
+    """The schema of one tenant: its history, its numbered records, and the holds (reasons why it does not advance).
+    Thread-safe: every method takes the lock."""
 
     def __init__(self, tenant: TenantKey) -> None:
         self.tenant = tenant

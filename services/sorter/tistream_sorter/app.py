@@ -81,7 +81,8 @@ def tick_limits(
     compact: CompactSettings | None = None,
     index: IndexSettings | None = None,
 ) -> TickLimits:
-    """Convert the settings to the limits of ticks. `slots`: the number of shards that the runner executes at a time."""
+    """Convert the settings to the limits of ticks. `slots`: the number of shards that the runner executes at the same
+    time."""
     store = StorageRules(tick.point_bytes_min, tick.seal_bytes_min)
     cut = CutRules(slots, tick.shard_bytes_min, tick.shard_work_max, tick.rows_small, store)
     collect = collect or CollectSettings()

@@ -22,7 +22,7 @@ from tistream_api.points.table_rows import Shape
 
 
 def table_at(source: TenantSource, scope: Scope, ts: int) -> TableVersion:
-    """The base table that has the scope's name at `ts`. Raises UnknownName."""
+    """The base table that has the name in `scope` (database and table) at `ts`. Raises UnknownName."""
     assert scope.database is not None
     assert scope.table is not None
     version = source.table(ts, scope.database, scope.table)

@@ -19,8 +19,8 @@ class Definitions:
     times: Times
 
     def definition(self, view: TenantView, scope: Scope, ts: When) -> dict[str, Any]:
-        """The definition of the base table that has the scope's name at `ts`. Raises UnknownName, Gone, InvalidRequest,
-        Unavailable."""
+        """The definition of the base table that has the name in `scope` (database and table) at `ts`. Raises
+        UnknownName, Gone, InvalidRequest, Unavailable."""
         view.wait_fresh()
         at = self.times.readable(view, "ts", ts)
         version = table_at(view.source, scope, at)

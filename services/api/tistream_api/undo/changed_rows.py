@@ -26,8 +26,8 @@ Place = tuple[int, str]
 
 @dataclass(slots=True)
 class ChangedRow:
-    """One row that the chosen transactions changed: the table versions of its events, its raw keys in the order of its
-    events, and its key by column id."""
+    """One row that the chosen transactions changed: the table version and the key (by column id) of its first event,
+    and the raw keys of all its events, in their order."""
 
     version: TableVersion
     key: Mapping[int, Any]

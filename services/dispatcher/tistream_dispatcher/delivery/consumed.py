@@ -3,7 +3,7 @@
 If the newest manifest of a task does not need a file, no later manifest of the task or of its children needs it:
 positions and flushed_ts only rise, a child of several tasks begins with their lowest positions, and a pending row
 points into files that its task pointed into before, or has read since. So outdated facts about a task do no harm, and
-neither do those of its sealed parents. A task without any facts would: then no file is deleted. For each store, let c
+neither do those of its sealed parents. But while nothing is known of a task, no file is deleted. For each store, let c
 be the newest chain that every task has begun, and whose beginning every task has flushed:
 
     files before the first of c        not needed: older chains are closed (chain.py)
@@ -27,9 +27,9 @@ Chains = Mapping[int, tuple[ChainPosition, ...]]  # by store
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The change files that a task would need after a crash: flushed_ts and positions of its newest manifest, and by
-    store the oldest file whose values its pending parts still use. `received`: the positions of the files that its
-    sorter has received, in manifests or not."""
+    """The change files that a task would need after a crash. `flushed_ts` and `durable` (positions) are those of its
+    newest manifest. `pointed`: by store, the oldest file whose values its pending parts still use. `received`: the
+    positions of the files that its sorter has received, in manifests or not."""
 
     flushed_ts: int
     durable: Chains
@@ -67,7 +67,7 @@ def consumed(tasks: Iterable[Needs | None], store_id: int) -> ConsumedMark | Non
 
 
 def begins(tasks: Iterable[Needs | None], store_id: int) -> set[int]:
-    """The first ts of each chain of the store in which a task has a position, including closed chains."""
+    """The first ts of each chain of the store in which a task has a position, closed chains included."""
     known = (positions for task in tasks if task is not None for positions in (task.durable, task.received))
     return {chain.first_ts for positions in known for chain in positions.get(store_id, ())}
 

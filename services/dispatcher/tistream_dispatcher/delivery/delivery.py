@@ -25,8 +25,8 @@ UNCLAIMED_MS = 200  # pause before the next request for tasks that the sorter do
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """How long to wait between two requests to a sorter for its positions. The longest pause applies once manifests
-    cover all received files."""
+    """Pauses between two requests to a sorter for its positions: usually `pause_ms`. Once its manifests cover all
+    received files, the pause grows to `idle_ms`."""
 
     pause_ms: int
     idle_ms: int

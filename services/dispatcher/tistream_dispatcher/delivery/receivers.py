@@ -120,19 +120,19 @@ class Receivers:
         return at_ts < place.ts
 
     def outlived(self, task_id: int, store_id: int, chain_ts: int) -> bool:
-        """Whether the task accepts no more files of the chain that begins at `chain_ts`, because the store has a later
-        chain whose first ts is at or below the task's flushed_ts. Ask only for a chain in which the task has no
-        position."""
+        """Whether the task accepts no more files of the chain that begins at `chain_ts`, because its sorter has a later
+        chain of the store whose first ts is at or below the task's flushed_ts. Ask only for a chain in which the task
+        has no position."""
         flushed_ts = self.flushed.get(task_id, 0)
         return any(chain_ts < chain.first_ts <= flushed_ts for chain in self._chains(task_id, store_id))
 
     def common(self, store_id: int) -> tuple[ChainPosition, ...]:
-        """For each chain, the lowest position of all known tasks: reading must begin there so that no task lacks a
-        file.
+        """For each chain of the store, the lowest position of all known tasks: reading must continue there, so that no
+        task lacks a file.
 
-        A chain that some task has neither begun nor outlived is left out, so that it is read again from its first file.
-        Chains older than one that began at or below the lowest flushed_ts are left out too, because no task needs them
-        any more.
+        A chain is left out, so that it is read from its first file, if some task has no position in it and still
+        accepts its files (it has not `outlived` the chain). Chains older than one that began at or below the lowest
+        flushed_ts are left out too, because no task needs them any more.
         """
         firsts = sorted({chain.first_ts for task in self.received for chain in self._chains(task, store_id)})
         flushed_ts = self.flushed_ts()

@@ -34,8 +34,8 @@ class SorterLink:
         self.pause_ms = min(self.pause_ms * 2, PAUSE_MAX_MS)
 
     def synced(self, pause_ms: int, idle_ms: int, *, settled: bool) -> int:
-        """Record that the sorter has reported its positions. Returns the ms until the next request: `pause_ms`, or
-        while the positions cannot change (`settled`) twice the last pause, up to `idle_ms`."""
+        """Record that the sorter has reported its positions. Returns the ms until the next request. This is `pause_ms`,
+        unless the positions cannot change (`settled`): then it is twice the last pause, at most `idle_ms`."""
         self.calm_ms = min(max(pause_ms, self.calm_ms * 2), max(pause_ms, idle_ms)) if settled else pause_ms
         return self.calm_ms
 

@@ -66,7 +66,7 @@ class FileWindow:
         self._bytes += file.bytes
 
     def drop_store(self, store_id: int) -> None:
-        """Drop a store's files, because they will be read again, or by another dispatcher."""
+        """Drop a store's files, because they will be read again, here or by another dispatcher."""
         self._keep([file for file in self._files if file.ref.store_id != store_id])
 
     def drop_closed(self, store_id: int, open_chains: Iterable[ChainPosition]) -> None:
@@ -84,8 +84,8 @@ class FileWindow:
         self._bytes = sum(file.bytes for file in files)
 
     def batch(self, tasks: Iterable[int], receivers: Receivers, stalled: set[int]) -> tuple[RoutedFile, ...]:
-        """The oldest files that some of `tasks` lack, within the limits of a batch. They stay in the window. Files of
-        `stalled` stores are left out."""
+        """Select the oldest files that some of `tasks` lack, within the limits of a batch. They stay in the window.
+        Files of `stalled` stores are left out."""
         wanted = list(tasks)
         out: list[RoutedFile] = []
         size = 0
@@ -121,7 +121,8 @@ def batch_for(
     route_version: int, files: Sequence[RoutedFile], tasks: Sequence[int], flushed_ts: int | None = None
 ) -> FileBatch:
     """Build the batch for one sorter, with the parts of the files that its tasks need. Every file lists every task,
-    because a task's position advances even if the file has no rows for it. `flushed_ts`: see FileBatch."""
+    because a task's position advances even if the file has no rows for it. `flushed_ts`: the ts up to which all tasks
+    of the tenant have flushed; None if it is unknown."""
     refs = [replace(file.ref, row_groups=_only(file.ref.row_groups, tasks)) for file in files]
     ids = pa.array(tasks, pa.int64())
     tables = []

@@ -73,8 +73,9 @@ class ChainHold:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A set of files of a store that were read and need not be read again: use `ts in read`. It stays right unless the
-    store is read again from an earlier position."""
+    """A set of files of one store that were read and that no reader needs again; `ts in read` says whether a file
+    belongs to it. It stays true while the store is read on, but not if the store is read again from an earlier
+    position."""
 
     through: int
     since: int  # files up to this ts are not remembered one by one

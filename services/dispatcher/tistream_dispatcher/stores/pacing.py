@@ -21,8 +21,9 @@ REST, REST_MAX_MS = 2, 20_000
 
 @dataclass(frozen=True, slots=True)
 class PollSettings:
-    """Pauses in ms: between LISTs of a store's files, and between LISTs of the tenant's stores; the longest pause while
-    no files arrive, and the longest pause if files were announced."""
+    """The pauses between LISTs, in ms. Between LISTs of a store's files: `poll_min_ms`, growing to `poll_max_ms`.
+    Between LISTs of the tenant's stores: `discover_ms`. The longest pause while no files arrive: `idle_ms`, or
+    `announced_idle_ms` if the last file was announced."""
 
     poll_min_ms: int
     poll_max_ms: int
@@ -44,8 +45,8 @@ class Pace:
         self._expecting = False
 
     def discovery_due(self, now_ms: int) -> bool:
-        """Whether a LIST of the tenant's stores is due. Returning True counts as that LIST: the next one is due a pause
-        later."""
+        """Whether a LIST of the tenant's stores is due. Returning True counts as that LIST: another one is not due
+        before a pause has passed."""
         if now_ms < self._discover_ms:
             return False
         self._discover_ms = now_ms + self._longest_ms(now_ms, self._settings.discover_ms)

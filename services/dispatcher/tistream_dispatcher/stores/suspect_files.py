@@ -10,8 +10,8 @@ PAUSE_MAX_MS = 4_000  # a repair is noticed within this time: lag must return un
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """One version of a change file that could not be read: the reason, since when the file is unchanged, when it is
-    read again, and the pause after that. Names in `_ms`: monotonic ms."""
+    """One version of a change file that could not be read, and why. `since_ms`: when this version was first read.
+    `retry_ms`: when it is read again. `pause_ms`: the pause before that. All in monotonic ms."""
 
     ts: int
     version: str

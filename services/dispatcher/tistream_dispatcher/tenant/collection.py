@@ -30,9 +30,9 @@ Store = tuple[TenantKey, int]
 
 @dataclass(slots=True)
 class DeletionBounds:
-    """What is known about a store's files, so that it need not be LISTed. No file with a ts below `first_ts` may be
-    deleted, and no file at all before `age_ms` (wall clock). Late files are an exception, which the next LIST finds.
-    The store is not LISTed before `next_ms` (monotonic)."""
+    """What is known about a store's files, so that it is not LISTed in vain. No file with a ts below `first_ts` may be
+    deleted, and no file at all before `age_ms` (wall clock). The bounds do not hold for files that arrive late; the
+    next LIST finds those. The store is not LISTed before `next_ms` (monotonic)."""
 
     first_ts: int = 0
     age_ms: int = 0
@@ -51,8 +51,8 @@ class Listed:
 
 
 class Consumed:
-    """The files of a tenant's stores that no task needs any more. The tenant's thread computes them; another thread
-    reads them."""
+    """The files of a tenant's stores that no task needs any more (consumed files). The tenant's thread computes them;
+    another thread reads them."""
 
     def __init__(self, clock: Clock, every_ms: int | None) -> None:
         """`every_ms`: pause between two computations; None: never."""

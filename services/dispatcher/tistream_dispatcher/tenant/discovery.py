@@ -55,7 +55,7 @@ class Discovery:
 
     @property
     def troubled(self) -> bool:
-        """Whether stores may exist that could not be seen, because a LIST failed."""
+        """Whether there may be stores that were not found, because a LIST failed."""
         return self.problem is not None or bool(self._troubles)
 
     def found(self) -> frozenset[int]:
@@ -79,8 +79,8 @@ class Discovery:
     def listed(self) -> set[int]:
         """LIST the tenant's stores. If that fails, returns an empty set and sets `problem` to the reason.
 
-        A prefix with a store's name and no change file does not count, because each store that is read is LISTed for
-        ever. A few of these prefixes are examined in each call, in turn.
+        A prefix with a store's name and no change file does not count, because a store that counts is LISTed for ever,
+        at a cost. A few of these prefixes are examined in each call, in turn.
         """
         try:
             entries = list(self._objects.list_after(layout.push_prefix(self._tenant), delimiter="/"))
@@ -124,8 +124,8 @@ class Discovery:
 
     def has(self, store_id: int, ts: int) -> bool | None:
         """Whether a store has the announced file; None if the object store did not answer, with the reason in
-        `problem`. The check is needed because any caller may announce any store, and each known store is LISTed for
-        ever."""
+        `problem`. Without this check a caller could announce stores that do not exist, and each would be LISTed for
+        ever, at a cost."""
         try:
             self._objects.head(layout.change_file(self._tenant, store_id, ts))
         except NotFoundYet:

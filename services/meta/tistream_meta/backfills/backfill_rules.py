@@ -33,7 +33,7 @@ class BackfillRules:
         one's id.
 
         Raises:
-            InvalidRequest: the order is malformed.
+            InvalidRequest: the request is malformed.
             SourceRefused: the source cannot be read, or not for this tenant; the text states why.
             UnknownName: no such tenant.
             LimitReached: too many backfills.

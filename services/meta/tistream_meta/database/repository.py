@@ -311,7 +311,8 @@ class Repository:
         return self._write(body)
 
     def raise_epochs(self, above: Mapping[int, int]) -> Change:
-        """Raise the epochs of tasks above the given ones, by task id. The tasks stay with their sorters."""
+        """Raise the epochs of tasks, by task id, above these epochs, which claims in their manifests have and a
+        restored database has forgotten. The tasks stay with their sorters."""
 
         def body(connection: Connection) -> Change:
             task_rows.raise_epochs(connection, above)

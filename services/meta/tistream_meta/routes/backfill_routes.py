@@ -17,7 +17,7 @@ BACKFILLS = "/v1/clusters/{cluster_id}/tenants/{tenant_id}/backfills"
 
 @router.post(BACKFILLS, status_code=202, operation_id="StartBackfill")
 def start_backfill(request: Request, cluster_id: str, tenant_id: str, body: StartBackfill) -> BackfillStarted:
-    """Start a backfill. 400 if the order is malformed, 422 if the source cannot be read for this tenant."""
+    """Start a backfill. 400 if the request is malformed, 422 if the source cannot be read for this tenant."""
     rules: BackfillRules = request.app.state.backfill_rules
     return BackfillStarted(backfill_id=rules.start(TenantKey.parse(cluster_id, tenant_id), body))
 

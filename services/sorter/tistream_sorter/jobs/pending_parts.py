@@ -1,5 +1,6 @@
-"""Reads pending parts (matched or unmatched rows that are not flushed) in a Spark worker, and the values in change
-files to which their rows point."""
+"""Reads pending parts in a Spark worker: Parquet files of rows that are not flushed. A READY or SEALED part has matched
+rows above the watermark; SEALED: all of one commit_ts, in the form of a segment. An UNMATCHED part has entries without
+their counterpart. Also reads the values in change files to which rows of parts point."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ def read_ready(objects: ObjectStore, part: PendingPart) -> pa.Table:
 
 
 def read_unmatched(objects: ObjectStore, part: PendingPart, book: PointedFiles) -> pa.Table:
-    """Read the rows of an UNMATCHED part (UNMATCHED_SCHEMA) that lie in its span. Adds the change files to which the
-    part points to `book`, and changes the pointers of the rows to the numbers that the files have there. Raises
+    """Read the rows of an UNMATCHED part (UNMATCHED_SCHEMA) that lie in its span. The change files to which the part
+    points are added to `book`, and the pointers of the returned rows use the numbers that the files have there. Raises
     CorruptObject."""
     table = pq.read_table(_whole(objects, part))
     if "pointer" not in table.column_names:  # the part was written under manifest version 1
@@ -60,12 +61,12 @@ def sealed_identities(objects: ObjectStore, part: PendingPart) -> pl.DataFrame:
 
 
 def segment_of(part: PendingPart) -> SegmentRef:
-    """The segment whose object a SEALED part is."""
+    """A reference to the object of a SEALED part as the segment that it will become."""
     return SegmentRef(part.key, part.size, part.checksum, part.rows, part.row_groups)
 
 
 def clipped(table: pa.Table, part: PendingPart) -> pa.Table:
-    """The rows whose keys lie in the part's span, which a split of the task may have narrowed."""
+    """Select the rows whose keys lie in the part's span, which is narrower than the object's if the task was split."""
     chosen = inside(pl.Series(table["key"]), part.span.start, part.span.end)
     return table if chosen.all() else table.filter(chosen.to_arrow())
 
@@ -77,7 +78,7 @@ def pointer_column(table: pa.Table) -> Int64s:
 
 
 def with_pointers(table: pa.Table, pointer: Int64s) -> pa.Table:
-    """The table with other pointers; NOWHERE becomes null."""
+    """Set the pointers of a table's rows; NOWHERE becomes null."""
     at = table.schema.get_field_index("pointer")
     return table.set_column(at, table.schema.field(at), pa.array(pointer, mask=pointer < 0))
 
@@ -94,8 +95,9 @@ def follow(objects: ObjectStore, rows: pa.Table, book: PointedFiles, bytes_max: 
 
 
 def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: PointedFiles, bytes_max: int) -> pa.Table:
-    """Replace pointers by values in rows of UNMATCHED_WIDE: in the rows that the mask `which` selects. The values are
-    read from change files. Returns the new table. Raises the errors of `follow`."""
+    """Read the values of some rows from change files, and store them in the rows in place of the pointers. `rows` has
+    the columns of UNMATCHED_WIDE, and the mask `which` selects the rows. Returns the new table. Raises the errors of
+    `follow`."""
     if not which.any():
         return rows
     chosen = rows.filter(pa.array(which))

@@ -122,8 +122,9 @@ class PointedFiles:
 
     def named_by(self, pointer: Int64s, weight: Int64s) -> tuple[tuple[SourceFile, ...], Int64s]:
         """Select the change files that pointers use, each with only the row groups in use. Returns them, and the
-        pointers with the new numbers. A file with two numbers gets one. `weight`: bytes of each row's values, 0 if they
-        are not in memory. The sum over a row group is a lower bound of its `unpacked` size."""
+        pointers with new numbers of the files. A file that has two numbers gets one. `weight`: bytes of each row's
+        values; 0 if they are not in memory. The `unpacked` size of a returned row group is at least the sum of its
+        rows' weights."""
         places: dict[str, int] = {}
         groups: list[dict[int, SourceGroup]] = []
         numbers = np.full(len(self.sources) + 1, -1, np.int64)
@@ -165,8 +166,8 @@ def _totals(pointer: Int64s, weight: Int64s) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """One read of neighbouring row groups of a change file. requested: positions in the list of pointers of the rows to
-    read. found: for each of them, the number of its row in the concatenated row groups."""
+    """One read of neighbouring row groups of a change file. requested: for each row to read, the position of its
+    pointer in the list of pointers. found: for each of them, the number of its row in the concatenated row groups."""
 
     source: SourceFile
     groups: tuple[SourceGroup, ...]

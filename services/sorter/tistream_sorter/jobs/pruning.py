@@ -35,7 +35,7 @@ class AtHand:
         return cls(ordered["key"], ordered["start_ts"].to_numpy())
 
     def meet(self, parts: Sequence[PendingPart]) -> list[bool]:
-        """Whether each part may hold one of the changes."""
+        """For each part, whether it may hold one of the changes."""
         firsts = self._below([part.span.start for part in parts])
         ends = self._below([part.span.end for part in parts])
         out = []
@@ -52,9 +52,10 @@ class AtHand:
 
 @dataclass(frozen=True, slots=True)
 class ReadRules:
-    """The conditions under which a part must be read. high: the upper end of the window to flush. rows_small: parts
-    with fewer rows (and less than BYTES_SMALL) are always read. scanned: spans in which a scan connects, so that locks
-    of pipelined transactions may be dead. swept: keys of the parts to examine for dead locks."""
+    """The conditions under which a pending part must be read. high: the upper end of the window to flush. rows_small:
+    parts with fewer rows (and less than BYTES_SMALL) are always read. scanned: spans for which a scan arrived, which
+    may prove locks of pipelined transactions dead. swept: keys of the parts that are examined for dead locks in this
+    tick."""
 
     high: int
     rows_small: int

@@ -33,9 +33,9 @@ Result = TypeVar("Result")
 
 
 class SparkRunner:
-    """Runs the sorter's work as Spark jobs: one job has the shards of all due ticks of the node. Executors read, match,
-    sort and write. The driver handles object names and counts only. `keys`: the encryption key ids of the tenants,
-    which are sent to the executors with each job."""
+    """Runs the sorter's work as Spark jobs. One job has the shards of all tasks of the node whose ticks are due.
+    Executors read, match, sort and write; the driver handles only the names and counts of objects. `keys`: the
+    encryption key ids of the tenants, which are sent to the executors with each job."""
 
     def __init__(self, session: SparkSession, objects_url: str, keys: TenantKeys | None = None) -> None:
         self._session = session

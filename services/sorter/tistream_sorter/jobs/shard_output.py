@@ -42,8 +42,8 @@ class OutputTarget(Protocol):
 @dataclass(slots=True)
 class ShardOutput:
     """Collects rows, writes them as objects to `target`, and lists the objects in `segments` and `pending`. The target
-    may write in the background. The objects have no effect until a manifest names them. Values behind pointers are read
-    from `objects`."""
+    may write in the background. The objects have no effect until a manifest names them. `objects`: the object store,
+    from which the values behind pointers are read."""
 
     objects: ObjectStore
     target: OutputTarget
@@ -55,7 +55,8 @@ class ShardOutput:
     _names: int = 0
 
     def committed(self, rows: pa.Table) -> None:
-        """Add rows to flush, with commit_ts inside the window: segment.SCHEMA (any binary types), in segment.ORDER."""
+        """Add rows to flush: those whose commit_ts lies inside the window. They have the columns of segment.SCHEMA (any
+        binary types), in segment.ORDER."""
         if rows.num_rows:
             self._committed.append(rows)
             if _bytes(self._committed) >= self.shard.store.chunk_bytes:

@@ -2,8 +2,9 @@
 
 The pending state of a task (docs/formats.md) is in Parquet files, which are called parts. UNMATCHED parts hold entries
 whose counterpart has not arrived: a prewrite without its commit, or the reverse. READY parts hold committed rows above
-the watermark. POINTED rows are READY rows whose values stay in a change file. A name that ends in _WIDE is the same
-schema with 64-bit offsets, for tables in memory.
+the watermark. SEALED parts hold those of one large transaction, in the form of a segment. POINTED rows are READY rows
+whose values stay in a change file. A name that ends in _WIDE is the same schema with 64-bit offsets, for tables in
+memory.
 """
 
 from __future__ import annotations

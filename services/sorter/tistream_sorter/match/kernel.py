@@ -33,7 +33,8 @@ class Matched:
     without a prewrite. `ready` and `unmatched` become new pending parts. They include the rows of the old parts that
     they replace, whose positions in the arguments of `match` are `ready_parts` and `unmatched_parts`. repeats: (key,
     start_ts, commit_ts) of entries of this tick's files at or below the window's low or served_ts. The caller looks
-    them up in the pool. stranded: other commits inside the window without a prewrite (invariant 6).
+    them up in the pool, where they must be. stranded: other commits inside the window that have no prewrite, so their
+    rows are not known; the task stops (invariant 6).
     """
 
     committed: pa.Table
@@ -49,8 +50,9 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class MatchRules:
-    """The window to flush, and the rules by which entries are dropped. served_ts: the highest resolved_ts that readers
-    have received; no new row may appear at or below it."""
+    """The window to flush, and the rules of a match. Changes at or below snapshot_ts are dropped, and so are index keys
+    without keep_index_keys. served_ts: the highest resolved_ts that readers have received; no new row may appear at or
+    below it."""
 
     window: Window
     snapshot_ts: int

@@ -39,8 +39,8 @@ class Locks:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision for each lock, as arrays: whether it is dead, whether a slice had already covered its place when it
-    arrived, and its floor (glossary: floor of a lock) after the tick."""
+    """The decision for each lock, as arrays: whether it is dead; whether a slice had already covered its place when it
+    arrived, so that it may be a repeat; its floor (glossary: floor of a lock) after the tick."""
 
     dead: Bools
     covered_on_arrival: Bools
@@ -76,7 +76,7 @@ def judge(locks: Locks, history: pa.Table) -> Verdict:
 
 
 def in_scan(locks: Locks, scans: pa.Table) -> Bools:
-    """Whether each lock belongs to a scan in the same file. `scans`: SCANS_SCHEMA."""
+    """Whether each lock was pushed by a scan, in the file that has the scan's watermark. `scans`: SCANS_SCHEMA."""
     out = np.zeros(len(locks.key), bool)
     for scan in scans.to_pylist():
         same_file = (locks.seq == scan["seq"]) & (locks.log_index == scan["log_index"])

@@ -44,7 +44,7 @@ def coming_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: Task
 
 
 def kept(routes: RouteTable) -> dict[TenantKey, int]:
-    """The retention of committed rows in ms, by tenant, without the tenants that keep rows for ever."""
+    """For how many ms each tenant's committed rows are kept, without the tenants that keep rows for ever."""
     return {
         TenantKey(tenant.cluster_id, tenant.tenant_id): tenant.retention_ms
         for tenant in routes.tenants

@@ -62,8 +62,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class SealedTask:
-    """A sealed task, whose child tasks are reported to the meta server. `task` is its last state if this process sealed
-    it, otherwise None."""
+    """A sealed task that is assigned to this process. Heartbeats report its children to the meta server. `task` is its
+    last state if this process sealed it, otherwise None."""
 
     identity: TaskIdentity
     children: tuple[tuple[int, KeySpan], ...]

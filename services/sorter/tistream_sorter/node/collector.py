@@ -147,7 +147,8 @@ class Collector:
 
 @dataclass(frozen=True, slots=True)
 class SchemaLog:
-    """The newest object of a schema registry's log that the collector has read: its key, and its highest ts."""
+    """The newest object of a schema registry's log that the collector has read: its key, and the ts up to which the log
+    has the history with it."""
 
     key: str = ""
     high_ts: int = 0

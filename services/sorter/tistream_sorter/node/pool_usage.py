@@ -16,8 +16,8 @@ Hour = tuple[str, str, int]
 
 
 class PoolUsage:
-    """Finds the usage that no acknowledged report has. `tasks` returns the states of the tasks. Only one thread may
-    call it."""
+    """Finds the usage that the meta server has not acknowledged yet. `tasks` returns the states of the tasks. Only one
+    thread may call it."""
 
     def __init__(self, tasks: Callable[[], Iterable[TaskState]]) -> None:
         self._tasks = tasks
@@ -41,7 +41,7 @@ class PoolUsage:
         return intake, stored
 
     def acknowledged(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
-        """Record that the meta server has these reports, so that `due` does not return them again."""
+        """Record that a meta server has received this usage, which `due` returned. It is not due again."""
         for one in intake:
             self._reported[_hour(one)] = one.bytes_in
         for task in stored:

@@ -21,7 +21,7 @@ class ProgressFeed:
         self._seen: dict[int, tuple[TaskState, int]] = {}  # task -> its state, and the version of that state
 
     def after(self, tasks: Iterable[Task], boot: str, version: int) -> ProgressPage:
-        """The tasks whose state changed after `version`; all tasks if `boot` identifies another process."""
+        """List the tasks whose state changed after `version`; all tasks if `boot` identifies another process."""
         known = version if boot == self._boot else 0
         moved: list[TaskState] = []
         with self._lock:

@@ -49,8 +49,8 @@ class Damages:
         return known is not None and now_ms < known.retry_ms
 
     def accepted(self, ref: FileRef) -> None:
-        """Record that a file was accepted. The unreadable files of its chain up to it, and of older chains of the
-        store, are forgotten."""
+        """Record that a file was accepted. Forgets the unreadable files of its chain up to this file, and those of
+        older chains of the store."""
         for known in [known for known in self.by_chain.values() if known.store_id == ref.store_id]:
             same = known.chain_ts == ref.chain_ts and known.ts <= ref.ts
             if same or known.chain_ts < ref.chain_ts:

@@ -37,14 +37,14 @@ def closed(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
 
 
 def outlived(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
-    """Whether the file's chain is closed and has no position: it was dropped from the positions, or no file of it ever
-    came."""
+    """Whether the file's chain is closed, and the task has no position in it: the position was dropped, or no file of
+    the chain ever came."""
     known = any(chain.first_ts == ref.chain_ts for chain in positions.get(ref.store_id, ()))
     return not known and closed(positions, flushed_ts, ref)
 
 
 def moved(positions: Positions, ref: FileRef) -> Positions:
-    """The positions after the file `ref` was accepted: the position in its chain is its ts."""
+    """The positions after the file `ref` was accepted: the position in its chain is now the file's ts."""
     chains = positions.get(ref.store_id, ())
     kept = tuple(chain for chain in chains if chain.first_ts != ref.chain_ts)
     added = (*kept, ChainPosition(ref.chain_ts, ref.ts))

@@ -38,8 +38,8 @@ class TaskIdentity:
 @dataclass(frozen=True, slots=True)
 class Retention:
     """How long committed rows are kept after their commit, in ms; None: for ever. Rows above `read_ts` are kept in any
-    case, because a reader still needs them. indexed: whether segments are kept until the version index has their
-    rows."""
+    case, because readers, or the chunks of a backfill, still need them. indexed: whether segments are kept until the
+    version index has their rows."""
 
     keep_ms: int | None = None
     read_ts: int = MAX_TS
@@ -163,7 +163,8 @@ def recovered_state(identity: TaskIdentity, view: TaskView) -> TaskState:
 
 
 def begun(state: TaskState) -> TaskState:
-    """The state directly after a manifest, without the earlier history of the slices, which no later decision needs."""
+    """The state directly after a manifest. The history of slices begins anew, because no later decision needs the
+    earlier changes."""
     return replace(state, history=begun_history(state.slices), scans=(), next_seq=0, unwritten=0)
 
 

@@ -47,7 +47,7 @@ class ReadThrough:
 @dataclass(frozen=True, slots=True)
 class FlushedByAll:
     """A note that the manifests of all tasks of the tenant cover `ts`, so readers may have read up to it. Rows above it
-    must be kept, because readers wait for the slowest task. The highest of several notes counts."""
+    must be kept, because no reader has read further than the slowest task. The highest of several notes counts."""
 
     ts: int
 
@@ -146,8 +146,8 @@ class Mailbox:
                     notes.based.append(note)
 
     def obey(self, order: SealOrder | None, state: TaskState) -> str | None:
-        """Set the owner's current order to split or merge the task; None: no order. Returns the reason if a new order
-        cannot be executed, otherwise None."""
+        """Set the owner's current order to split or merge the task; None: no order. Later turns execute it. Returns the
+        reason if a new order cannot be executed, otherwise None."""
         with self._lock:
             if order == self._sent:
                 return None
@@ -161,8 +161,8 @@ class Mailbox:
         return None
 
     def offer(self, files: Sequence[TaskFile], durable: TaskState, now_ms: int) -> bool:
-        """Queue the files that follow their chains. Returns False, and queues no file, if the inbox is full. `durable`:
-        the state of the newest manifest. `now_ms`: monotonic."""
+        """Queue each file that is the next of its chain, and skip the others. Returns False, and queues no file, if the
+        inbox is full. `durable`: the state of the newest manifest. `now_ms`: monotonic."""
         with self._lock:
             if len(self._inbox.files) + len(files) > self._files_max and self._inbox.files:
                 return False

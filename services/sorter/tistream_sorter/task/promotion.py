@@ -1,5 +1,5 @@
-"""Selects the SEALED pending parts, which are already written as segments, that become segments because the window
-reaches their commit_ts (docs/adr/0007). Pure."""
+"""Selects the SEALED pending parts whose commit_ts the window reaches. They have the form of segments already, so the
+next manifest names them as segments (docs/adr/0007). Pure."""
 
 from __future__ import annotations
 

@@ -24,8 +24,9 @@ Children = tuple[tuple[int, KeySpan], ...]
 
 @dataclass(frozen=True, slots=True)
 class FittingOrder:
-    """An order to split or merge that was checked against the task's span. `children` are in key order; a split has no
-    `stop_at`."""
+    """An order to split or merge that was checked against the task's span. `children` are in key order. `stop_at`: the
+    ts at which tasks that merge stop; None for a split. `final`: a task that merges may seal itself once it has stopped
+    there."""
 
     children: Children
     stop_at: int | None
@@ -45,8 +46,8 @@ class FittingOrder:
 
 @dataclass(frozen=True, slots=True)
 class SealStep:
-    """What the next manifest must contain because of an order: its `stop_at`, the merge that it stops for, and its
-    children if it is a seal."""
+    """What the next manifest must contain because of an order: its `stop_at`, the merge for which the task stops, and,
+    if the manifest is a seal, the children."""
 
     stop_at: int | None
     merge: Merging | None = None
@@ -130,9 +131,9 @@ def _span(child: ChildTask) -> KeySpan:
 
 def next_step(state: TaskState, order: FittingOrder | None, heard: Others | None = None) -> SealStep | None:
     """The stop_at or seal that the next manifest must have for the order; None if there is nothing to do. Only a holder
-    to which the route table still assigns the task may call this. An order of None withdraws a stop. The last argument
-    is what `others()` returned, which is needed if `must_read()` is true. None if the logs could not be read; then
-    there is no step."""
+    to which the route table still assigns the task may call this. An order of None withdraws a stop. `heard` is the
+    result of `others()`. If `must_read()` is true it is needed; while it is None then, because the logs could not be
+    read, there is no step."""
     if must_read(state, order) and (heard is None or heard.sealed or heard.bound):
         return _ended(state) if heard is not None and heard.sealed else None
     stop_at, merge = _wanted(state, order)

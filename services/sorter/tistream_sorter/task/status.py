@@ -81,8 +81,9 @@ def chains(positions: Positions) -> dict[int, list[Chain]]:
 
 
 def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
-    """The holds (see glossary) for the slowest watermark rows that wait for a log range. If the watermark is older than
-    LATE_MS, also the holds of the slice that is furthest behind, and of the stop of a merge."""
+    """The holds (see glossary) for the slowest watermark rows that wait for a log range. If the watermark is above the
+    ts at which the task stops for a merge, and that ts is older than LATE_MS, also a hold that says so. If the
+    watermark is older than LATE_MS, also one for the slice that is furthest behind."""
     slices = state.slices
     tenant = state.identity.tenant
     holds = [
@@ -122,8 +123,8 @@ def no_room(ref: FileRef, received: Positions) -> Hold:
 
 
 def store_need(state: TaskState, durable: TaskState, received: Positions, store_id: int) -> StoreNeed:
-    """What the task still needs from a store: a slice that depends on it, and its files. `state` includes files that no
-    manifest covers yet."""
+    """What the task still needs from a store: its files, up to which positions, and the first slice or waiting
+    watermark row that depends on it. `state` includes files that no manifest covers yet."""
     slices = state.slices
     resting, row = slices.resting_on(store_id)
     return StoreNeed(

@@ -87,7 +87,7 @@ class Task:
     @property
     def to_settle(self) -> bool:
         """Whether a background job (a compaction, a merge of the version index, a converted base chunk) has a result
-        that no manifest contains yet."""
+        that the next turn must add to the state."""
         return self._mail.has_results() or self.state.restate
 
     @property
@@ -125,8 +125,8 @@ class Task:
     # -- input from other threads --------------------------------------------------------------------------------------
 
     def offer(self, files: Sequence[TaskFile], now_ms: int) -> bool:
-        """Queue the files that follow their chains. Returns False, and queues no file, if the inbox is full. `now_ms`:
-        monotonic.
+        """Queue each file that is the next of its chain, and skip the others. Returns False, and queues no file, if the
+        inbox is full. `now_ms`: monotonic.
 
         A dispatcher may not know yet that a chain is closed. Of a late file of a closed chain only the position is
         used, because the file may be deleted before a tick reads it.

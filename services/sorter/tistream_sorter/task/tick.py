@@ -51,7 +51,8 @@ class TaskFile:
 
 
 def emptied(file: TaskFile) -> TaskFile:
-    """The file without entries and watermarks. If the task processes it, only the position in its chain advances."""
+    """The file without entries and watermarks, so that only the position in its chain advances when the task processes
+    it."""
     return TaskFile(replace(file.ref, row_groups={}), file.watermarks.slice(0, 0), file.mark)
 
 
@@ -82,8 +83,8 @@ Applied = tuple[TaskState, tuple[tuple[int, TaskFile], ...]]
 
 
 class FileApplication:
-    """Applies files to a state in several calls, because the watermarks of one file may need seconds. If the history
-    becomes too large, only the first files are applied."""
+    """Applies files to a state in several calls, because the watermarks of one file may need seconds. If the history of
+    slice changes becomes too large, only the first files are applied."""
 
     def __init__(self, state: TaskState, files: Sequence[TaskFile]) -> None:
         self._going = _taking(state, files)
@@ -249,7 +250,7 @@ def _of_kind(parts: Sequence[PendingPart], kind: str, span: KeySpan) -> tuple[Pe
 
 
 def lookup_needed(done: TickPlan, results: Sequence[ShardResult]) -> TickPlan | None:
-    """The plan to run again, with the segments in which repeated rows must be looked up; None if no shard found repeats
+    """Plan the tick again, with the segments in which repeated rows must be looked up; None if no shard found repeats
     at or below the window. Also None if a shard failed, because its repeats are not known."""
     if any(result.failed or result.bad_files or result.broken for result in results):
         return None

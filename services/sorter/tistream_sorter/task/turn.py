@@ -107,8 +107,8 @@ class Turn:
         self._others = others
 
     def settle(self, now_ms: int) -> list[str]:
-        """Apply the notes of other threads to the state. Returns the keys of objects that no manifest will name.
-        `now_ms`: monotonic."""
+        """Apply the notes of other threads to the state. Returns the keys of objects that no manifest will name, so
+        they are garbage. `now_ms`: monotonic."""
         if self._application is not None:
             return []
         notes = self._mail.notes()

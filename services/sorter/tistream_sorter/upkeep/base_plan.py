@@ -79,9 +79,9 @@ def refusal(state: TaskState, backfill: OpenBackfill, number: int) -> str | None
 
 
 def next_chunks(backfill: OpenBackfill, there: Collection[int], states: Sequence[TaskState]) -> list[int]:
-    """The chunks whose footers must be read, because they exist, overlap one of the tasks, and have a base_ts that is
-    not known. `there`: chunks that were found by LIST. Records them in `backfill`, so that the next LIST begins after
-    them."""
+    """Add the chunks `there`, which were found by LIST, to those that `backfill` knows, so that the next LIST begins
+    after them. Returns the chunks whose footers must be read: those that exist, overlap one of the tasks, and whose
+    base_ts is not known."""
     backfill.there |= {number for number in there if number < len(backfill.plan.spans)}
     spans = [state.identity.span for state in states]
     return [
@@ -98,9 +98,9 @@ def kept_above(open_backfills: Iterable[ChunkPlan | None]) -> int:
 
 
 def units(state: TaskState, backfill: OpenBackfill, new_nonce: NewNonce, count_max: int) -> list[BaseUnit]:
-    """The chunks that the task converts to base runs now, as one unit for each pair of chunk and part of the index. The
-    units of a chunk stay together; once there are `count_max` units, no further chunk is added. A chunk above
-    flushed_ts waits."""
+    """Select the chunks that the task converts to base runs now, as one unit for each pair of chunk and part of the
+    index. The units of a chunk stay together; once there are `count_max` units, no further chunk is added. A chunk
+    whose base_ts is above flushed_ts waits."""
     identity, out = state.identity, list[BaseUnit]()
     for number in wanted(state, backfill):
         base_ts = backfill.base_ts[number]

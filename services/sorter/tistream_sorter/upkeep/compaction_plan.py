@@ -1,7 +1,7 @@
 """Plans compaction: selects the small segments to merge, and updates the task's list of segments (docs/adr/0009). Pure.
 
-Only neighbours in the list are merged, so that a segment covers a narrow range of commit_ts. Only the task's own
-segments are merged, which their keys identify, because other child tasks may share the inherited ones.
+Only neighbours in the list are merged, so that a segment covers a narrow range of commit_ts. Only segments whose keys
+have the task's own prefix are merged, because other child tasks may share the inherited ones.
 
 A *full* merge combines `fan_in_full` or more neighbours that have `small_bytes` together; each byte is rewritten once.
 The output may shrink to a third, so a segment of `small_bytes`/4 or more is never compacted again. A tenant with little
@@ -43,7 +43,8 @@ COMPACT_DEFAULT = CompactRules()
 def rewrite(
     identity: TaskIdentity, live: Sequence[SegmentRef], skip: frozenset[str], nonce: str, rules: CompactRules
 ) -> Rewrite | None:
-    """The next merge of a task's segments, or None. Segments whose keys are in `skip` are not merged."""
+    """The next merge of a task's segments; None if no merge is due. Segments whose keys are in `skip` are not
+    merged."""
     own = layout.task_prefix(identity.tenant, identity.task_id)
     tiers = [_tier(segment, own, skip, rules) for segment in live]
     found = _full(live, tiers, rules) or _many(live, tiers, rules)

@@ -25,8 +25,8 @@ COLLECT_DEFAULT = CollectRules()
 
 
 def dropped(before: TaskState, manifest: Manifest, after: TaskState) -> set[str]:
-    """The task's own objects that the state `before` names and the state `after` does not. `manifest` made the change
-    from the first to the second."""
+    """The task's own objects that the state `before` names and the state `after` does not. `manifest` was committed
+    between the two."""
     named = {part.key for part in before.pending} - {part.key for part in after.pending}
     named |= {run.key for run in runs_of(before.index)} - {run.key for run in runs_of(after.index)}
     if manifest.live_segments is not None:

@@ -66,7 +66,7 @@ def cut(
 
 
 def cut_at(spans: Sequence[KeySpan], bounds: Sequence[bytes]) -> tuple[KeySpan, ...]:
-    """Cut neighbouring spans at each of the keys `bounds` too."""
+    """Cut neighbouring spans further, at each of the keys `bounds`."""
     edges = sorted({*(span.start for span in spans), *bounds})
     inside = [key for key in edges if key >= spans[0].start and (not spans[-1].end or key < spans[-1].end)]
     return tuple(KeySpan(start, end) for start, end in itertools.pairwise([*inside, spans[-1].end]))
@@ -160,8 +160,8 @@ def _may_touch(group: RowGroupRef, span: KeySpan) -> bool:
 
 
 def touched(span: KeySpan, files: Sequence[ShardFile], parts: Sequence[PendingPart]) -> list[KeySpan]:
-    """Spans that cover all keys of the files' row groups and of the pending parts inside `span`; at most SPANS_MAX,
-    which may cover more keys."""
+    """At most SPANS_MAX spans inside `span` that cover all keys of the files' row groups and of the pending parts. If
+    there would be more, one span covers all of them, and the keys between them."""
     bounds: list[tuple[bytes, bytes]] = []
     for file in files:
         for group in file.wanted_groups:

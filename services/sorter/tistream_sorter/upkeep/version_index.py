@@ -66,7 +66,8 @@ def _merged_part(part: IndexPart, unit: IndexUnit, written: tuple[RunRef, ...]) 
 
 
 def based(index: Index, base: Base, runs: Sequence[RunRef]) -> Index:
-    """The index with the objects `runs`, in key order, of one more base. The index must cover the base's span."""
+    """Add a base to the index: the objects `runs`, in key order, with the rows of its span. The index must cover the
+    span."""
     out = []
     for part in index:
         piece = part.span.clip(base.span)
@@ -77,7 +78,8 @@ def based(index: Index, base: Base, runs: Sequence[RunRef]) -> Index:
 
 
 def united(index: Index) -> Index:
-    """The index with neighbouring parts joined whose windows do not conflict."""
+    """Join neighbouring parts of the index where all timestamps are equal, the windows of their runs are equal or
+    disjoint, and no object that only one of them names has keys of the other."""
     out: list[IndexPart] = []
     for part in index:
         both = _joined(out[-1], part) if out else None

@@ -1,5 +1,5 @@
-"""Stores the slices of a task as arrays, together with the watermark rows that wait: cuts, copies, and conversion to
-the tables of a manifest. Pure."""
+"""Stores the slices of a task, together with the watermark rows that wait, as arrays; cuts and copies them, and
+converts them to the tables of a manifest. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SliceArrays:
 
     @property
     def waiting(self) -> list[Watermark]:
-        """The watermark rows that wait, in log order."""
+        """The watermark rows that wait, sorted by span, region and log index."""
         return self._waiting.rows
 
     def __len__(self) -> int:

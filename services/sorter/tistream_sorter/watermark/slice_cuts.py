@@ -53,8 +53,8 @@ class Cuts:
         return range(max(first, 0), (inside if end else len(self) - 1) + 1)
 
     def rows_of(self, starts: pa.Array, ends: pa.Array) -> tuple[Int64s, Int64s]:
-        """For each span, the consecutive slices `[first, beyond)` that it covers. Each bound of a span must be a cut or
-        `end`."""
+        """For each span of keys, the consecutive slices `[first, beyond)` that it covers. The ends of a span must be
+        cuts, or the `end` of the last slice."""
         first = self.holding(starts)
         unbounded = pc.equal(pc.binary_length(ends), 0).to_numpy(zero_copy_only=False)
         last_end = pc.equal(ends, pa.scalar(self.end, pa.binary())).to_numpy(zero_copy_only=False)

@@ -121,8 +121,8 @@ class SliceHistory:
         return pa.concat_tables([HISTORY.empty_table(), *(changes.table(spans) for changes in self._changes)])
 
     def scanned(self) -> tuple[KeySpan, ...]:
-        """The spans of the slices that a scan has connected, in key order. There are at most SCANNED_MAX, so they may
-        cover more keys."""
+        """The spans of the slices to which a scan has connected, in key order. If there are more than SCANNED_MAX, the
+        result is one span, from the first key to the last."""
         self._flush()
         found: list[KeySpan] = []
         for changes in self._changes:

@@ -28,8 +28,8 @@ Steps = Generator[int, None, None]
 
 
 def passed_over(going_on: Sequence[T], turn: int) -> Sequence[T]:
-    """The tasks with partly applied files that do nothing in this tick. GOING_ON of them continue, in rotation, so that
-    a tick stays short."""
+    """Select the tasks that do nothing in this tick, of those whose files are partly applied. GOING_ON of them continue
+    in each tick, in rotation, so that a tick stays short."""
     if len(going_on) <= GOING_ON:
         return ()
     at = turn * GOING_ON % len(going_on)

@@ -88,7 +88,8 @@ class SliceMap(SliceArrays):
         return SliceState(self._cuts.start_of(at), self._cuts.end_of(at), *self._values(at))
 
     def slowest_waiting(self, count: int) -> list[Watermark]:
-        """At most `count` of the waiting rows, first those that begin in the slices with the lowest resolved_ts."""
+        """At most `count` of the waiting rows: those that begin in the slices with the lowest resolved_ts, in this
+        order."""
         if not len(self._waiting):
             return []
         order = np.argsort(self._resolved[self._waiting_runs()[0]], kind="stable")
@@ -116,7 +117,8 @@ class SliceMap(SliceArrays):
         return f"{what}; region {row.region_id} version {row.region_version} begins at index {row.first_index}"
 
     def first_waiting(self, pieces: Sequence[SliceState]) -> list[Watermark | None]:
-        """For each of `pieces`, which are in key order, the first waiting row that overlaps it, or None."""
+        """For each of `pieces`, which are slices in key order, the first waiting row that overlaps it; None if there is
+        no such row."""
         return self._waiting.first_over([(piece.start, piece.end) for piece in pieces])
 
     # -- applying rows ----------------------------------------------------------------------------------------------

@@ -121,8 +121,8 @@ def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
 
 @dataclass(slots=True)
 class _Ahead:
-    """Buffers a stream of tables in key order. The caller removes the rows up to a key, and later the following
-    ones."""
+    """Reads a stream of tables, whose rows are in key order, up to one key after the other. Rows beyond the key are
+    kept for the next call."""
 
     coming: Iterator[pa.Table]
     held: list[pa.Table] = field(default_factory=list)

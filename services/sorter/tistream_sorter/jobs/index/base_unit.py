@@ -19,10 +19,11 @@ class BaseUnit:
     """The input for the conversion of one base chunk.
 
     `planned` is the chunk's span in the backfill's plan. `span` is the part of it that lies in the task's span; its
-    keys belong to the table table_id. `segments` and `runs` are the rows of one part of the task's version index: the
-    runs hold every version up to indexed_ts, the segments every version above it. `basis` are the rows of earlier
-    backfills. `flushed_ts` is the task's: changes in (base_ts, flushed_ts] are compared with the chunk. If `old_values`
-    is false, a change without an old value proves nothing. `epoch` and `nonce` are in the object keys of the output.
+    keys belong to the table table_id. `segments` and `runs` are objects with the rows of one part of the task's version
+    index: the runs hold every version up to indexed_ts, the segments every version above it. `basis` are objects with
+    the rows of earlier backfills. `flushed_ts` is the task's: changes in (base_ts, flushed_ts] are compared with the
+    chunk. If `old_values` is false, a change without an old value proves nothing. `epoch` and `nonce` are in the object
+    keys of the output.
     """
 
     tenant: TenantKey
@@ -49,10 +50,10 @@ class BaseUnit:
 
 @dataclass(frozen=True, slots=True)
 class BaseMade:
-    """The result for a BaseUnit. base: the keys whose rows are all known after it, and the ts as of which they are
-    known. runs: the written objects with the rows that the log lacks, in key order. failed: the reason if there is no
-    result. lasting: whether another attempt would fail in the same way, unless a chunk of another backfill replaces
-    this one."""
+    """The result for a BaseUnit. base: the keys whose rows are all known from now on, and the ts as of which they are
+    known. runs: the written objects, with the rows that the log lacks, in key order. failed: the reason if there is no
+    result. lasting: whether another attempt would fail in the same way; only a chunk of another backfill can then
+    replace this one."""
 
     task_id: int
     chunk: ChunkId

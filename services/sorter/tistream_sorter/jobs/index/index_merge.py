@@ -42,8 +42,8 @@ READ_BYTES = 16 << 20  # unpacked bytes of the row groups in one read, unless on
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One input of the merge: the row groups that may have rows of it. `bounds`: the lowest and highest key of each row
-    group, if they are known. `unpacked`: bytes of each row group in memory."""
+    """One input of the merge, and its row groups that may have rows for it. `bounds`: the lowest and highest key of
+    each row group, if they are known. `unpacked`: bytes of each row group in memory."""
 
     of: SegmentRef | RunRef
     opened: OpenedObject

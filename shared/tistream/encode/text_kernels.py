@@ -154,8 +154,9 @@ def _put_decimal(data: U8, at: int, end: int, whole: int, fraction: int, digits:
 
 @kernel
 def parse_decimals(data: U8, offsets: I64, present: Bools, whole: int, fraction: int, size: int, out: U8) -> int:
-    """Encode decimals as cells of `size` bytes in `out`, one after the other: precision, fraction, MySQL's binary
-    decimal. Return the first row that is malformed or does not fit, or -1."""
+    """Parse decimals, and encode them in `out` as cells of `size` bytes, one after the other: precision, fraction,
+    MySQL's binary decimal. A decimal has at most `whole` digits before the point and `fraction` after it. Return the
+    first row that is malformed or does not fit, or -1."""
     digits = np.zeros(whole + fraction, np.uint8)
     for row in range(len(offsets) - 1):
         if present[row] and not _put_decimal(

@@ -33,7 +33,7 @@ class ServedProgress:
     def record(self, snapshot_ts: int, resolved_ts: int, flushed_ts: int) -> None:
         """Write `resolved_ts` to the object, unless it is at or below `flushed_ts`, which the manifests record already,
         or the object was written less than EVERY_MS ago by any API server. A failed write is logged; the next call
-        tries again."""
+        tries again. `snapshot_ts` identifies the tenant, because a later tenant of the same name has another one."""
         now_ms = self._clock.monotonic_ms()
         if resolved_ts <= max(flushed_ts, self._known_ts) or now_ms - self._tried_ms < EVERY_MS:
             return

@@ -35,7 +35,8 @@ class SnapshotIds:
 
 
 def highest_id(records: Iterable[Record]) -> int:
-    """The highest id of a table or partition outside of the system schemas; 0 if there is no table."""
+    """The highest id of a table or partition outside of the system schemas in these records of a snapshot; 0 if there
+    is no table."""
     system: set[int] = set()
     highest = 0
     for record in records:

@@ -62,7 +62,7 @@ class RunRef:
 
     `size` is in bytes; `checksum` is the zlib CRC-32 of the whole object, eight hex digits. `low_ts` is None for an
     object of a base run; then `high_ts` is the base_ts. `first` and `last` are the lowest and highest (table_id, key)
-    in the object, with whole keys.
+    in the object, with keys that are not shortened.
     """
 
     key: str

@@ -5,6 +5,8 @@ file, with the entries of one region and column family (metadata.Slice): `write`
 `write` slices hold commits, locks and rollbacks; only puts and deletes with a commit_ts are changes. A commit record
 that TiKV rewrote later (options `R`, `F`) repeats the same change. Slices of type delete have physical deletes (garbage
 collection, removed rollbacks), which no SQL statement has made: callers do not read them.
+
+The argument `plain` is the result of `unpacked`: the slice's entries, uncompressed.
 """
 
 from __future__ import annotations
@@ -48,9 +50,11 @@ VALUES = pa.schema(
 
 
 def unpacked(slice_: Slice, stored: bytes) -> bytes:
-    """Decompress a slice. Raises CorruptObject unless the result has the size and SHA-256 that the metadata states.
+    """Decompress the bytes of a slice, `stored`, as the data file has them. Raises CorruptObject unless the result has
+    the size and SHA-256 that the metadata states.
 
-    TiKV's zstd frames do not state the size of their content. The size in the metadata limits the output.
+    The output is limited to the size in the metadata, because TiKV's zstd frames do not state the size of their
+    content.
     """
     if len(stored) != slice_.length:
         raise CorruptObject(slice_.shown, f"{len(stored)} bytes instead of {slice_.length}: the object is cut off")

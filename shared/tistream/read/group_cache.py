@@ -38,8 +38,9 @@ class CacheExpiry:
     clock: Clock
 
     def until_ms(self, key: str, *, read: bool = True) -> int | None:
-        """The time, in monotonic ms, until which the row groups of an object may be cached; None: no limit. `read` is
-        False if they were not read just now but at an unknown earlier time."""
+        """The time, in monotonic ms, until which the row groups of an object may be cached; None: no limit. If they
+        were not read just now but at an unknown earlier time, `read` is False; those of a tenant with its own key may
+        then not be cached at all."""
         if self.keys.known(layout.tenant_of(key)) is None:
             return None
         return self.clock.monotonic_ms() + (self.keyed_ms if read else 0)

@@ -23,14 +23,15 @@ class TableImported(InvalidRequest):
 
 
 def check_pull(source: TenantSource, shards: Sequence[IndexShard], scope: Scope, low: int, end_ts: int | None) -> None:
-    """Check that no table of the scope lacks imported rows in (low, end_ts]. Raises TableImported."""
+    """Raise TableImported if rows of a table of the scope were imported, and a pull of the changes in (low, end_ts]
+    would therefore lack them. `end_ts` None: the pull has no end."""
     high = MAX_TS if end_ts is None else end_ts
     for one, found in source.imports_of(scope, Window(low, high)).items():
         _check(source, shards, one, found, low, high)
 
 
 def check_rows(source: TenantSource, shards: Sequence[IndexShard], version: TableVersion, ts: int) -> None:
-    """Check that a table lacks no imported rows as of `ts`. Raises TableImported."""
+    """Raise TableImported if a read of a table as of `ts` would lack imported rows."""
     for one, found in source.imports(version.head.physical_ids).items():
         _check(source, shards, one, found, ts, ts)
 

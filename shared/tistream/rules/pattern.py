@@ -32,7 +32,8 @@ _EVERYTHING = "(?s)^.*$"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Matches names that equal `literal`, or names that match `regex`. One of the two is None."""
+    """Matches names that equal `literal`, or names that match `regex`. One of the two is None. `folded`: without regard
+    to case."""
 
     literal: str | None
     regex: str | None
@@ -60,7 +61,8 @@ def _search(regex: str, names: Sequence[str], *, ignore_case: bool) -> Bools:
 
 
 def compiled(regex: str, *, folded: bool) -> Pattern:
-    """Compile the pattern of a regular expression. Raises InvalidRequest if it is invalid or too large."""
+    """Compile the pattern of a regular expression. `folded`: names match without regard to case. Raises InvalidRequest
+    if the expression is invalid or too large."""
     try:
         _search(regex, [""], ignore_case=folded)
     except pa.ArrowInvalid as error:
@@ -72,8 +74,8 @@ def compiled(regex: str, *, folded: bool) -> Pattern:
 
 
 def parse_part(text: str, *, folded: bool, dotted: bool = False) -> tuple[Pattern, str]:
-    """Parse the pattern at the beginning of a text. Returns the pattern and the rest of the text. `dotted`: bare text
-    ends at a dot. Raises InvalidRequest."""
+    """Parse the pattern at the beginning of a text. Returns the pattern and the rest of the text. `folded`: names match
+    without regard to case. `dotted`: bare text ends at a dot. Raises InvalidRequest."""
     if not text:
         raise InvalidRequest("a pattern is missing: a rule is database.table, for example shop.*")
     if text[0] == "/":

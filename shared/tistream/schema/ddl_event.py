@@ -120,13 +120,13 @@ class JobTracker:
         return tuple(sorted(marks, key=lambda mark: mark.job_id))
 
     def restore(self, marks: Iterable[JobMark], ts: int) -> None:
-        """Set the states of the jobs that `marks` returned, at the beginning of a history, `ts`."""
+        """Begin with the states of jobs that `marks` returned, for a history that begins at `ts`."""
         for mark in marks:
             settled_ts = ts if mark.settled else None
             self._jobs[mark.job_id] = _Life(mark.job_id, ts, mark.before_history, settled_ts)
 
     def forget(self, ts: int) -> None:
-        """Drop jobs that ended so early that `marks` returns them only for a ts below `ts`."""
+        """Drop the jobs that had ended by `ts`. After this, `marks` must not be called for a ts below `ts`."""
         self._ended = [(ended_ts, life) for ended_ts, life in self._ended if ended_ts > ts]
 
 

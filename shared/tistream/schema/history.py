@@ -39,7 +39,8 @@ class ListedTable:
 
 @dataclass(frozen=True, slots=True)
 class NamedInterval:
-    """A table that had a name during `from_ts < t <= to_ts`. Its rows then have these physical ids."""
+    """A table that had a name, for rows with `from_ts < commit_ts <= to_ts`. These rows have the physical ids
+    `physical_ids`."""
 
     from_ts: int
     to_ts: int

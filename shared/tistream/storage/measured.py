@@ -38,7 +38,8 @@ class CountsRequests(Protocol):
         """The number of requests that the calling thread has made so far, and how many of them failed."""
 
     def probes_made(self) -> int:
-        """How many of the calling thread's requests belong to no tenant, because they only checked the store."""
+        """How many of the calling thread's requests belong to no tenant, because they only tested whether the store
+        obeys conditional puts."""
 
 
 class MeasuredObjectStore:

@@ -81,8 +81,8 @@ class RestoreTarget(Protocol):
     chunk_rows: int  # rows in a chunk
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
-        """Create the table, unless this restore has created it before; return its progress. Raises TableExists, unless
-        `replace`."""
+        """Create the table, unless this restore has created it before; return its progress. If the target has another
+        table of that name, replace it with `replace`, and raise TableExists without."""
 
     def write(self, table: RestoredTable, before: Mark, chunk: Chunk) -> Mark:
         """Write the next chunk of rows. `before` is the table's progress until now; the new progress is returned."""

@@ -6,8 +6,9 @@ from tistream.wire.sorter import Chain, Hold, Wire
 
 
 class StoreStatus(Wire):
-    """One upstream store. A chain's `at` is the last file that was routed. `hold` names the object that is missing or
-    damaged. `read` is false while the store's dispatcher does not know yet which files the tasks have received."""
+    """An upstream store, as the dispatcher that reads it knows it. The position of a chain is the last file that was
+    sent to the tasks. `hold` names the object that is missing or damaged. `read` is false while the store's dispatcher
+    does not know yet which files the tasks have received."""
 
     cluster_id: str
     tenant_id: str

@@ -105,7 +105,7 @@ def parse_footer(key: str, identity: ChunkId, tail: bytes, size: int) -> BaseChu
 
 
 def read_group(chunk: BaseChunk, source: SparseFile, index: int, after: bytes | None = None) -> pa.Table:
-    """Decode and check one row group. Returns columns of SCHEMA.
+    """Decode and check one row group. Returns a table with the columns of SCHEMA.
 
     `after` is the last key of the preceding row group, which this group's keys must follow; None for the first group.
     Raises CorruptObject for a wrong CRC, a null, a key outside of the span or out of order, or a commit_ts above

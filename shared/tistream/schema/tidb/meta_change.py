@@ -46,7 +46,8 @@ SCHEMA_SPANS = (META_SPAN, DDL_JOB_SPAN)
 
 @dataclass(frozen=True, slots=True)
 class MetaRow:
-    """A committed row with a key in SCHEMA_SPANS. `value` is None for a deletion."""
+    """A committed row with a key in SCHEMA_SPANS, the spans of keys in which TiDB stores its schema. `value` is None
+    for a deletion."""
 
     table_id: int
     commit_ts: int

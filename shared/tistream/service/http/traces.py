@@ -59,9 +59,9 @@ class RequestSpans:
     """Creates the spans of the requests to a process.
 
     A request between services becomes part of its caller's trace, if the caller has one and the request has a valid
-    token. A request that a loop repeats has no span. A request from outside the platform (`public`) gets a trace of its
-    own, which links to the caller's trace. Otherwise callers could decide which traces are kept, or add spans to other
-    traces.
+    token. Otherwise it has no span, such as a request that a background loop repeats. A request from outside the
+    platform (`public`) gets a trace of its own, which links to the caller's trace. Otherwise callers could decide which
+    traces are kept, or add spans to other traces.
     """
 
     def __init__(self, guard: Guard | None, *, public: bool) -> None:

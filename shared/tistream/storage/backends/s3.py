@@ -126,7 +126,8 @@ class S3ObjectStore:
         return self._requests.made, self._requests.failed
 
     def probes_made(self) -> int:
-        """How many of the calling thread's requests only checked the store, and so belong to no tenant."""
+        """How many of the calling thread's requests belong to no tenant, because they only tested whether the store
+        obeys conditional puts."""
         return self._requests.probing
 
     def get(self, key: str) -> bytes:

@@ -69,7 +69,8 @@ class PartsUpload:
         """Upload `body`, which must not be empty. With a condition (IfNoneMatch, IfMatch), the last request is sent
         only once.
 
-        On any error the upload is aborted; if that fails too, the upload is logged.
+        On any error the upload is aborted; if that fails too, its id is logged, because the parts that remain cost
+        money.
 
         Raises:
             PartsMissing: a request before the last one failed.

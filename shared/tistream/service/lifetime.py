@@ -21,7 +21,7 @@ def die_with_parent() -> None:
     """If TISTREAM_PARENT_PID is set, end this process as soon as that parent process has gone, even after a kill -9.
 
     On Linux the kernel does this. A thread also watches the parent, for other systems, and for a parent that ended
-    before this process could tell the kernel.
+    before the kernel watched it.
     """
     parent = os.environ.get(PARENT_VARIABLE)
     if not parent:

@@ -1,4 +1,5 @@
-"""A simulated TiKV cluster with TiDB: the caller advances the clock and gets change files and truth lines. No I/O.
+"""A simulated TiKV cluster with TiDB: the caller advances the clock and gets change files and truth lines (sums of the
+events that a pull must have returned). No I/O.
 
 Equal config, seed, times of `advance` and answers give equal effects, byte by byte.
 """

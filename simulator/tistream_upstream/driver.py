@@ -48,8 +48,8 @@ class Driver:
     """One run of a cluster.
 
     The first line that is written to `truth` names `run`. `promises` gets up to ten lines a second with the ts up to
-    which the stored files are complete. If a tenant's resolved_ts is lower, the platform causes the lag, and not the
-    upstream.
+    which the stored files are complete. A tenant's resolved_ts that is lower than such a ts lags because of the
+    platform, not because of the upstream.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""Builds the agent: its territories, and the HTTP routes for `/status`, probes and metrics."""
+"""Builds the agent: its territories (spans of keys that it reads), and the HTTP routes for `/status`, probes and
+metrics."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The loop of one territory. It passes events from threads to the state machine, and commands of the state machine to
-threads."""
+"""The loop of one territory, the span of keys that one agent reads. It passes events from threads to the state machine,
+and commands of the state machine to threads."""
 
 from __future__ import annotations
 

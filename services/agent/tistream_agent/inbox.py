@@ -1,4 +1,5 @@
-"""The queue through which threads pass events to the loop of a territory. It limits the bytes that are queued."""
+"""The queue through which threads pass events to the loop of a territory (driver.py). It limits the bytes that are
+queued."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Puts the files of a chain into object storage, in order, by conditional PUTs that are repeated until their result is
-known (docs/agent.md)."""
+"""Puts the change files of a territory's chain into object storage, in order, by conditional PUTs that are repeated
+until their result is known (docs/agent.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Finds where the chain of a territory continues: after its newest file, or at the tenant's snapshot."""
+"""Finds where the chain of a territory's change files continues: after its newest file, or at the tenant's snapshot. A
+territory is the span of keys that one agent reads."""
 
 from __future__ import annotations
 

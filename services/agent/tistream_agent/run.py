@@ -1,5 +1,5 @@
-"""Runs one territory: claims it, finds where its chain continues, and starts the state machine and the threads around
-it."""
+"""Runs one territory, the span of keys that one agent reads: claims it, finds where its chain of change files
+continues, and starts the state machine and the threads around it."""
 
 from __future__ import annotations
 

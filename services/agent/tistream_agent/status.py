@@ -1,4 +1,4 @@
-"""The status of territories, for the answer of `/status`. Pure."""
+"""The status of territories (the spans of keys that agents read), for the answer of `/status`. Pure."""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ def build_app(
     new_instance: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """Build the ASGI app. Its background loops run while it serves. The app calls `end` to end the process."""
+    """Build the ASGI app. Its background loops run while it serves. The app calls `end` to end the process.
+    `new_instance` draws a random name for this start of the process."""
     peers, registry = Peers(settings, clock), new_registry()
     metrics, loop_metrics = ChangefeedMetrics(registry), LoopMetrics(registry)
     keys, counted = keys_of(objects), measured(objects, registry)

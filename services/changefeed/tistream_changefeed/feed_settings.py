@@ -1,4 +1,4 @@
-"""Builds a feed into Kafka that can run from its sink URI and its configuration. Pure."""
+"""Builds a feed into Kafka that can run, from a sink URI and a configuration. Pure."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ class EmulatedCluster:
     Args:
         clock: real time.
         speed: seconds of the cluster in one second.
-        held: its time begins with the first registration of a region that exists, not with `start`: `connect`
-            registers for one that does not, to see whether a store streams RawKV.
+        held: the cluster's time begins with the first registration of a region that exists, not with `start`. A
+            registration of a region that does not exist is a probe of `tistream connect`.
         listen: host and port of PD; port 0 takes a free one. Stores take free ports of the host.
         services: the handlers of PD, and of a store by its id.
     """

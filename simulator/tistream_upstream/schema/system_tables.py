@@ -71,13 +71,13 @@ def ddl_job(text: bytes, schema_id: int, table_ids: Sequence[int], action: int) 
 
 
 def mdl_info(job_id: int, version: int, table_ids: Sequence[int]) -> tuple[bytes, bytes]:
-    """Make the key and the value of a row of `tidb_mdl_info`."""
+    """Make the key and the value of a row of `tidb_mdl_info` (TiDB's metadata locks)."""
     value = codec.row_v1([(2, version), (3, _ids(table_ids)), (4, b"simulated-owner")])
     return codec.record_key(MDL_INFO, job_id), value
 
 
 def mdl_gone(job_id: int) -> tuple[bytes, None]:
-    """Make the key of a row of `tidb_mdl_info` that is deleted; the value is None."""
+    """Make the deletion of a row of `tidb_mdl_info` (TiDB's metadata locks): its key, and None in place of a value."""
     return codec.record_key(MDL_INFO, job_id), None
 
 

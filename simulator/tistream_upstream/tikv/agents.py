@@ -1,5 +1,5 @@
-"""Stores and their agents. An agent collects ranges of Raft logs, pushes files, may die, and scans spans whose data
-were lost. Mutable; no I/O."""
+"""TiKV stores, and the agent beside each. An agent collects ranges of Raft logs, pushes files, may die, and scans spans
+whose data were lost. Mutable; no I/O."""
 
 from __future__ import annotations
 

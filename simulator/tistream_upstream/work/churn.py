@@ -20,7 +20,7 @@ _BATCH_TRIES = 6
 
 
 class Churn:
-    """Causes random events, `config.churn.per_s` times a second."""
+    """Causes random events of regions, agents and stores, `config.churn.per_s` times a second."""
 
     def __init__(
         self, config: ClusterConfig, world: World, regions: RegionMap, kv: Kv, agents: Agents, catalog: Catalog

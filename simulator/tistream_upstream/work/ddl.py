@@ -1,8 +1,8 @@
 """Runs DDL jobs as TiDB does: rows in `mysql.tidb_ddl_job`, schema versions, history, and metadata locks. No I/O.
 
 One job runs at a time (upstream-formats 5.2, 7). It is queued first. Each step takes a schema version in one
-transaction. In another transaction it stores its changes, its Diff and the job's row. A last transaction moves the job
-to the history. A step waits for transactions that use the schema before the last one.
+transaction. In another transaction it stores its changes, its SchemaDiff and the job's row. A last transaction moves
+the job to the history. A step waits for transactions that use the schema before the last one.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Ddl:
     # -- a job ----------------------------------------------------------------------------------------------------
 
     def submit(self, plan: DdlPlan) -> None:
-        """Queue a job. It starts at once, because no other job runs."""
+        """Queue a job, which starts at once. No other job may be running."""
         self.busy = True
         self.jobs += 1
         job_id = self._catalog.new_id()

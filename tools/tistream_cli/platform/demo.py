@@ -27,7 +27,8 @@ _EXCERPT_DDLS = 5
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """The recorded set to push, the platform's data directory, and its port (0: any free port)."""
+    """The arguments of the demo: the recorded set to push, the platform's data directory, and its port (0: any free
+    port)."""
 
     golden: Path
     data_dir: Path

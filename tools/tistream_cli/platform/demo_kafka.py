@@ -35,7 +35,7 @@ _WIDTH = 160
 
 @dataclass(frozen=True, slots=True)
 class DemoKafkaOptions:
-    """The recorded set, the demo's directory, and the platform's port (0: any free port)."""
+    """The arguments of the demo: the recorded set, the demo's directory, and the platform's port (0: any free port)."""
 
     golden: Path
     data_dir: Path

@@ -51,9 +51,9 @@ class PulledEvents:
 def lags_ms(
     arrived: Mapping[str, int], last_commit: Mapping[str, int], resolved: Sequence[tuple[int, int]]
 ) -> list[int]:
-    """The sorted lags of change files, in ms. `last_commit` has the highest commit_ts of each file. The lag of a file
-    is the time from its arrival to the first `resolved` event at or above that ts, because then all of its rows have
-    been received. A lag below 0 counts as 0."""
+    """The sorted lags of change files, in ms. `arrived` has the time at which each file arrived, and `last_commit` its
+    highest commit_ts. The lag of a file is the time from its arrival to the first `resolved` event at or above that
+    commit_ts, because then all of its rows have been received. A lag below 0 counts as 0."""
     marks = [ts for ts, _ in resolved]
     lags = [resolved[bisect_left(marks, ts)][1] - arrived[key] for key, ts in last_commit.items()]
     return sorted(max(0, lag) for lag in lags)

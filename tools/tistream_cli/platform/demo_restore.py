@@ -38,7 +38,8 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class DemoRestoreOptions:
-    """The recorded set with table wide.large, the demo's directory, and the platform's port (0: any free port)."""
+    """The arguments of the demo: the recorded set with table wide.large, the demo's directory, and the platform's port
+    (0: any free port)."""
 
     golden: Path
     data_dir: Path

@@ -56,7 +56,8 @@ class Connector:
     Args:
         register: creates the tenant in the platform; no error if it exists.
         reached: returns the ts up to which the platform has every change of the tenant; None if it has no snapshot of
-            the tenant. A chain that begins above it would leave a gap, and the platform would wait for ever.
+            the tenant. A chain that begins above that ts would leave a gap, for which the platform
+            would wait for ever.
         show: called with the result of each check.
         nonce: returns a new hexadecimal nonce for the chain's first file.
     """

@@ -1,9 +1,10 @@
-"""The chain of a territory's files: how they are named, and where an agent continues the chain. Pure.
+"""The chain of the files of a territory (the span of keys that one agent reads): how they are named, and where an agent
+continues the chain. Pure.
 
-A file's ts, its name, is that of the file before plus 1, and each PUT is conditional. So an agent that takes over puts
-a file at the next number, and the previous agent can put none any more (it is fenced). The last file is the only
-durable state: its watermark rows and its metadata `tistream.agent_spans` say from which ts on the changes of each key
-must be requested.
+A file is named by its ts, which is the ts of the file before it plus 1, and each PUT is conditional. So once an agent
+that takes over has put a file under the next name, the previous agent can put none any more (it is fenced). The last
+file is the only durable state: its watermark rows and its metadata `tistream.agent_spans` say from which ts on the
+changes of each key must be requested.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 This module defines the columns of three tables: items (one for each received Event, or region of a ResolvedTs), rows of
 Events, and subscriptions. `scan_kernel` fills the first two. Numba caches a kernel by the content of the kernel's own
-file. So if the columns change, that file must be changed, too.
+file. So if the columns change, scan_kernel.py must be changed, too.
 """
 
 # ruff: noqa: PLR0911, PLR0912, PLR0915

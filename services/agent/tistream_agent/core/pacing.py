@@ -1,5 +1,5 @@
-"""Limits how many registrations are under way at a TiKV store, and computes pauses before retries
-(upstream-formats 6.6). Pure."""
+"""Limits how many registrations (requests to subscribe to a region) are under way at a TiKV store, and computes pauses
+before retries (upstream-formats 6.6). Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Plans how the pieces of a territory become subscriptions: which regions and timestamps (for log ids) to request from
-PD, and at which stores to register. Pure.
+"""Plans how the pieces of a territory (spans of keys, territory.py) become subscriptions to change streams: which
+regions and timestamps (for log ids) to request from PD, and at which stores to register. Pure.
 
 The log id of a subscription is a TSO that PD gives after the previous subscription of the same keys was closed
 (docs/agent.md, "Logs"). A piece is registered from the ts on up to which the chain's files are complete.

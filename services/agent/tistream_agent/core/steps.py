@@ -29,10 +29,10 @@ class AgentConfig:
         nonce: hexadecimal, drawn for each start of a process.
         epoch: the number of the assignment; higher for each holder.
         buffer_bytes: the memory for rows that are in no durable file; above it, streams are not read.
-        file_bytes: a file is cut when its rows take as much.
+        file_bytes: a file is cut once its rows take this much memory.
         raw_hold_ms: by how much each resolved_ts is lowered, with KV_RAW.
-        range_bounds: None: each subscription has a log of its own. Otherwise the first keys, as in TiKV, of all range
-            logs but the first.
+        range_bounds: None: each subscription has a log of its own. Otherwise the subscriptions of a range of keys share
+            one (received/range_logs.py), and these are the first keys, as in TiKV, of all ranges but the first.
         stalled_ms: how long a PUT may take before all streams are closed, so that TiKV keeps nothing for the agent.
     """
 

@@ -1,4 +1,5 @@
-"""The map of a territory's keys. Every key is in exactly one piece, a span of keys with one state. Pure.
+"""The map of a territory's keys, which one agent reads. Every key is in exactly one piece, a span of keys with one
+state. Pure.
 
 A piece waits for PD's answer, must be registered at a region's leader, or has a subscription. A change replaces one
 piece by pieces that tile it (cover it without gap and overlap). This is asserted each time, so the pieces always tile

@@ -1,4 +1,5 @@
-"""Computes how long an agent waits before it claims a territory, if agents take the territory from each other in turn.
+"""Computes how long an agent waits before it claims a territory (takes over its span of keys), if agents take it from
+each other in turn.
 
 Pure. If two agents have the same territory in their settings, each fences the other one whenever a supervisor restarts
 it. Every claim costs TiKV a scan, so the pause before a claim doubles with the number of recent ones. The claims are

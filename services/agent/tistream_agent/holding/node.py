@@ -1,5 +1,5 @@
-"""Makes the agent a node of the platform: it sends heartbeats to the meta servers, and holds the territories that they
-assign to it."""
+"""Makes the agent a node of the platform: it sends heartbeats to the meta servers, and holds the territories (spans of
+keys) that they assign to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent is ordered to do: hold a territory, with the cluster that its changes come from and the epoch of the
+"""Orders to an agent: to hold a territory (to read its span of keys), from which cluster, and with the epoch of the
 assignment. Pure."""
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def report_of(order: Order, state: TerritoryState) -> TerritoryReport:
 
 def changes(held: Mapping[Key, Order], fenced: Iterable[Key], wanted: Iterable[Order]) -> Changes:
     """Compute which territories must stop and start after a meta server's answer, `wanted`. `held` are the present
-    orders. `fenced` are the territories that another agent had claimed when the heartbeat was sent. If `wanted` has
-    them still, they start again, because the meta server assigns them to no other agent."""
+    orders. `fenced` are the territories that another agent had claimed when the heartbeat was sent. Those of them that
+    are still in `wanted` start again, because the meta server assigns them to no other agent."""
     asked = {order.key: order for order in wanted}
     fenced = set(fenced)
     again = {key for key, order in held.items() if asked.get(key) != order or key in fenced}

@@ -1,4 +1,4 @@
-"""Runs the territories that this process holds, each in a thread."""
+"""Runs the territories (spans of keys) that this process holds, each in a thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Decides when a shard of a feed may send a DDL, and the rows after it (docs/changefeeds.md, "Order").
+"""Decides when a shard (one of the parallel writers of a feed) may send a DDL, and the rows after it
+(docs/changefeeds.md, "Order").
 
 Pure. All shards read the same events. A shard that reaches a DDL first commits its progress up to the DDL. It sends its
 copies of the DDL once every expected shard has committed at least that progress: then all rows at or below the DDL are

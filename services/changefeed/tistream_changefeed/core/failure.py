@@ -1,4 +1,4 @@
-"""Failures of a feed: why it does not advance, and whether the worker retries. Pure."""
+"""Failures of a feed: why it does not advance, and whether its worker retries. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Decides when a resolved message is due (docs/changefeeds.md, "Order"). Pure."""
+"""Decides when a resolved message is due, which tells readers that all events up to its ts were sent
+(docs/changefeeds.md, "Order"). Pure."""
 
 from __future__ import annotations
 

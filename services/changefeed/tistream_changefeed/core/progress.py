@@ -1,4 +1,5 @@
-"""The progress of a shard, which is stored in the sink by the same atomic act as the data. Pure.
+"""The progress of a shard (the part of a feed that one worker writes), which is stored in the sink by the same atomic
+act as the data. Pure.
 
 docs/changefeeds.md, "Exactly once", says why.
 
@@ -108,7 +109,7 @@ class Progress:
         return tuple(one for one in self.stopped if not one.left)
 
     def caught_up(self, until: Position) -> Progress:
-        """The progress after the stopped tables that catch up were sent up to `until`."""
+        """Return the progress after the missing events of the stopped tables that catch up were sent up to `until`."""
         return replace(self, stopped=tuple(one.caught_up(min(until, self.at)) for one in self.stopped))
 
     def held_under(self, fence: Fence) -> Progress:
@@ -298,17 +299,17 @@ def _short(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int,
 def kept_ends(
     progress: Progress, ids: Mapping[str, str], ends: Mapping[str, Mapping[int, int]]
 ) -> dict[str, Mapping[int, int]]:
-    """Return `ends`, but without partitions for each topic that was deleted and created again, because none of the
-    messages that the shard has sent are in it. `ids` and `ends` have the broker's ids and the end offsets of the topics
-    that exist now."""
+    """Return `ends`, but without partitions for each topic that was deleted and created again, because the new topic
+    has none of the messages that the shard has sent. `ids` and `ends` have the broker's ids and the end offsets of the
+    topics that exist now."""
     other = {topic for topic, known in progress.ids.items() if ids.get(topic, known) != known}
     return {topic: {} if topic in other else found for topic, found in ends.items()}
 
 
 def check_there(found: Progress | None, fence: Fence, known_ts: int | None, where: str) -> None:
     """Check that the sink still has the progress that it once acknowledged. `known_ts` is a checkpoint that it has
-    acknowledged; None if the sink may be empty. Raises FeedFailed, because to begin again would repeat everything
-    although no user requested it."""
+    acknowledged; None if the sink may be empty. Raises FeedFailed if it does not, because beginning again would repeat
+    everything although no user requested it."""
     if known_ts is None or (found is not None and found.fence.generation >= fence.generation):
         return
     reason = (
@@ -322,7 +323,7 @@ def check_there(found: Progress | None, fence: Fence, known_ts: int | None, wher
 def check_counts(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> None:
     """Check that each topic has the number of partitions that were written until now. With another number, later
     changes of a row would go to another partition, and could be read before earlier ones. `ends` has the end offsets of
-    the partitions to be written. Raises FeedFailed."""
+    the partitions to be written. Raises FeedFailed if a number differs."""
     for topic, tallies in progress.topics.items():
         there = len(ends.get(topic, {}))
         if there and tallies and there != len(tallies) and not _short(topic, tallies[:there], ends):

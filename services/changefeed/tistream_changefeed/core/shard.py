@@ -1,4 +1,5 @@
-"""The state machine of one shard: decides what its worker (the holder) reads, sends and reports. Pure.
+"""The state machine of one shard, the part of a feed that one worker (the holder) writes: decides what the holder
+reads, sends and reports. Pure.
 
 A holder opens the sink, which fences the previous holder. Then it calls `opened`, which returns a transaction. The
 holder writes it first, so that the sink knows the new fence before anything else happens. Then the holder reads events
@@ -237,9 +238,9 @@ class Shard:
         return self._acked is None or self.stopped != self._acked.stopped
 
     def stop(self, name: Name, at: Position, reason: str, *, left: bool) -> None:
-        """Stop a table: nothing of it after `at`, or after the position up to which it was sent, is sent until a sink
-        is opened again. `left`: the user has chosen to leave it behind. The next transaction stores the stop in the
-        sink."""
+        """Stop a table: until a sink is opened again, no event of the table after `at` is sent, or after a later
+        position up to which its events were sent already. `left`: the user has chosen to leave the table behind. The
+        next transaction stores the stop in the sink."""
         assert self._planned is not None
         sent = [one.at for one in self.catching if one.touches(name)]
         limit = max(at, min(sent, default=self.at))

@@ -1,1 +1,1 @@
-"""Dead letters: messages that replace events which a feed leaves out, for example because a person named them."""
+"""Dead letters: messages that stand for events which a feed leaves out, for example because a person named them."""

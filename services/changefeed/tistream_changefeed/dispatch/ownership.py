@@ -1,4 +1,4 @@
-"""Assigns partitions to the shards of a feed. Pure."""
+"""Assigns partitions to the shards of a feed, which write it in parallel. Pure."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from tistream_changefeed.hold.holder import Holder, Rest
 
 @dataclass(slots=True)
 class Crew:
-    """Starts threads for holders, and remembers the idle ones. A background loop calls `look`; any thread may call the
-    other methods."""
+    """Starts threads for holders, each of which runs a shard, and remembers the idle ones. A background loop calls
+    `look`; any thread may call the other methods."""
 
     clock: Clock
     _resting: dict[Holder, Rest] = field(default_factory=dict)

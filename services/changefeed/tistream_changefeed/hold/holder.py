@@ -78,8 +78,8 @@ class Holder:
         self._scope = ChosenScope(self.shard.order.tenant, choice=self.pipeline.tables)
 
     def run(self) -> Rest | None:
-        """Work until the shard is idle, and return until when it is. Returns None if the holder was asked to end; then
-        it has closed its sink."""
+        """Work until the shard is idle. Returns a Rest, which says for how long. Returns None if the holder was asked
+        to end; then it has closed its sink."""
         while not self._stopping.is_set():
             rest = self.step()
             if rest is not None:
@@ -137,8 +137,8 @@ class Holder:
         )
 
     def step(self) -> Rest | None:
-        """Open the sink if it is closed, and send what can be read now. A failure is recorded in the shard. Returns
-        until when the shard is idle, or None if the next step follows at once."""
+        """Open the sink if it is closed, and send what can be read now. A failure is recorded in the shard. Returns a
+        Rest if the shard is idle then, or None if the next step follows at once."""
         now_ms = self.clock.monotonic_ms()
         if self.shard.phase in ENDED:
             self._leave()

@@ -1,5 +1,5 @@
-"""Sends the events that a shard has read from the pool, segment by segment. The state machine in core/shard.py and the
-lanes in core/lanes.py decide."""
+"""Sends the events that a shard has read from the tenant's rows, segment by segment (up to a DDL). The state machine in
+core/shard.py and the lanes in core/lanes.py decide."""
 
 from __future__ import annotations
 

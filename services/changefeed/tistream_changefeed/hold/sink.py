@@ -1,4 +1,5 @@
-"""Defines the interfaces through which a holder uses a sink, and the pipeline that encodes events for it. Pure."""
+"""Defines the interfaces through which a holder (the worker that runs a shard of a feed) uses a sink, and the pipeline
+that encodes events for it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the columns that identify a row for a sink, by TiCDC's rules (the handle key). Pure. They are not always the
+"""Finds the handle key: the columns that identify a row for a sink, by TiCDC's rules. Pure. They are not always the
 columns of an event's `key` (tistream.schema.tidb.table.Table.key_columns), which is the first key in the order of the
 table's indexes."""
 

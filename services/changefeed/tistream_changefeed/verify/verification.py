@@ -1,6 +1,6 @@
-"""Compares a range of commit_ts in a feed's topics with the committed rows of its tenant, and writes missing messages
-into another topic. To find out what the feed had to send, the rows are encoded again with the present configuration.
-This is possible because messages depend only on the events and the configuration (invariant 48)."""
+"""Compares a range of commit_ts in a feed's topics with the committed rows of its tenant and, on request, writes
+missing messages into another topic. To find out what the feed had to send, the rows are encoded again with the present
+configuration. This is possible because messages depend only on the events and the configuration (invariant 48)."""
 
 from __future__ import annotations
 

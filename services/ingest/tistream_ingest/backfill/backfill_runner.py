@@ -1,5 +1,5 @@
-"""Runs backfills step by step: the plan, the chunks, the end. Several processes may run the same backfill, and each may
-die at any point.
+"""Runs backfills step by step: the plan, the base chunks (all rows of a span of keys as of one ts), the end. Several
+processes may run the same backfill, and each may die at any point.
 
 Every object is created by a conditional put from the same input, and all state is in the objects. So two processes
 produce the same objects, and a new process continues with the missing ones.

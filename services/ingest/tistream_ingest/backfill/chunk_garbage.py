@@ -1,8 +1,8 @@
 """Decides which objects of ended backfills are garbage. Pure.
 
-Tasks convert chunks to runs of their version index, and manifests name these runs, never the chunks. So only a running
-backfill needs its chunks. Objects are kept for AGE_MS after the end, because jobs that began before the end may still
-use them.
+Tasks convert chunks (all rows of a span of keys as of one ts) to runs of their version index, and manifests name these
+runs, never the chunks. So only a running backfill needs its chunks. Objects are kept for AGE_MS after the end, because
+jobs that began before the end may still use them.
 """
 
 from __future__ import annotations

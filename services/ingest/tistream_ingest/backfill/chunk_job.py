@@ -1,4 +1,5 @@
-"""Writes the chunks of one unit of work on a Spark executor, unless they exist. Errors are part of the result."""
+"""Writes the base chunks of one unit of work on a Spark executor, unless they exist. A base chunk has all rows of a
+span of keys as of one ts. Errors are part of the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Cuts the tables of a BR full backup into chunks (docs/backfill.md). Pure.
+"""Cuts the tables of a BR full backup into base chunks: all rows of a span of keys as of one ts (docs/backfill.md).
+Pure.
 
 A chunk lies in the record span of one physical id and in the range of at most one pair of SST files, so that one Spark
 task writes it from one pair. The keys between two pairs have no rows: BR writes backupmeta only after its ranges are
@@ -34,7 +35,7 @@ class BackupPlan:
 
 
 def plan_backup(spans: Iterable[KeySpan], pairs: Sequence[SstPair], base_ts: int) -> BackupPlan:
-    """Plan the chunks for record spans, which do not overlap, and pairs of SST files in key order
+    """Plan the chunks, as of `base_ts`, for record spans, which do not overlap, and pairs of SST files in key order
     (full_backup.sst_pairs). Equal arguments give the same plan, whichever process makes it."""
     starts = [pair.write.start_key for pair in pairs]
     chunks: list[KeySpan] = []

@@ -1,4 +1,5 @@
-"""Decides what a backfill does next: which units of work are missing, and whether it has ended. Pure."""
+"""Decides what a backfill does next: which units of work (base chunks that one Spark task writes) are missing, and
+whether the backfill has ended. Pure."""
 
 from __future__ import annotations
 

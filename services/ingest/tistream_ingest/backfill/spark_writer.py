@@ -1,5 +1,5 @@
-"""Writes chunks as Spark jobs: one Spark task for each pair of SST files, or for each chunk that is read by SQL. No row
-goes to the driver."""
+"""Writes base chunks of backfills as Spark jobs: one Spark task for each pair of SST files, or for each chunk that is
+read by SQL. No row goes to the driver."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
-"""The work of a release, in which changes of a log backup become change files, on Spark executors. Nothing of the
-driver is imported here."""
+"""The work of a release on Spark executors: one step of reading a log backup, in which its changes become change files.
+Nothing of the driver is imported here."""

@@ -1,4 +1,4 @@
-"""Runs releases in the calling process instead of Spark: for tests and simulations."""
+"""Runs releases (steps of reading a log backup) in the calling process instead of Spark: for tests and simulations."""
 
 from __future__ import annotations
 

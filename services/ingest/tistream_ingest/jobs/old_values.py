@@ -1,4 +1,4 @@
-"""Reads old values: the newest version of each key at a ts, from the tenant's committed pool."""
+"""Reads old values, the newest version of each key at a ts, from the tenant's committed rows (its pool)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs releases as Spark jobs, on local[*] or a cluster.
+"""Runs releases, which are steps of reading a log backup, as Spark jobs, on local[*] or a cluster.
 
 A release is one job with two stages: first each shard (a range of keys) is read and prepared, then the rows are
 shuffled to the tasks that write the change files. A file is written only after all shards have sent their rows for it,

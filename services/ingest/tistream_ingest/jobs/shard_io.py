@@ -1,5 +1,5 @@
-"""The work of an executor in a release: measure a shard, prepare the rows of a shard for each change file, write a
-change file."""
+"""The work of an executor in a release, which is one step of reading a log backup: measure a shard (a range of keys),
+prepare its rows for each change file, write a change file."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def prepare(log: ObjectStore, job: ReleaseJob, shard: ReleaseShard, old: OldValu
 
     Raises:
         NotFoundYet, CorruptObject, SourceRefused: an object of the log is gone, damaged or of an unknown form.
-        InvariantBroken: a value is missing (31), or a commit comes after its release (5).
+        InvariantBroken: a value is missing (invariant 31), or a commit comes after its release (invariant 5).
     """
     _check_late(log, shard, job, old)
     low = shard.window.low

@@ -1,4 +1,5 @@
-"""The messages between the Spark driver and its executors. They are plain data, and contain no rows. Pure."""
+"""The messages between the Spark driver and its executors about a release, which is one step of reading a log backup.
+They are plain data, and contain no rows. Pure."""
 
 from __future__ import annotations
 

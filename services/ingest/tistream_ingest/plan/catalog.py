@@ -1,8 +1,10 @@
-"""A cache of the log backup's metadata that later releases may need; a restart reads it again. Not thread-safe.
+"""A cache of the log backup's metadata that later releases (steps of reading it) may need; a restart reads it again.
+Not thread-safe.
 
-Slices of the column family `write` are kept until their commits are released. Slices of `default`, which have long
-values, are kept from `horizon_ts` on, because their transaction may commit later. If a release needs an older value,
-the caller loads the metadata again with a lower horizon.
+A slice is a byte range of the log, with entries of one column family of TiKV. Slices of the column family `write` are
+kept until their commits are released. Slices of `default`, which have long values, are kept from `horizon_ts` on,
+because their transaction may commit later. If a release needs an older value, the caller loads the metadata again with
+a lower horizon.
 """
 
 from __future__ import annotations

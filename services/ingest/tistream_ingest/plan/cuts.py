@@ -1,4 +1,4 @@
-"""Divides the window of a release into change files. Pure.
+"""Divides the window (range of commit_ts) of a release into change files. Pure.
 
 All changes of the window are known and sorted, so any commit_ts in it may be the watermark that ends a file. Only if
 one commit_ts has more changes than fit into a file, they are divided by keys; then the last of its files has the
@@ -45,7 +45,7 @@ class Survey:
 
 
 def whole(window: Window, index: int) -> tuple[ReleaseFile, ...]:
-    """Make one change file of the whole window."""
+    """Make one change file of the whole window. `index` is the log index of its watermark."""
     return (ReleaseFile(window.high, window.low, window.high, index),)
 
 

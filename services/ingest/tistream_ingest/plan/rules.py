@@ -1,4 +1,4 @@
-"""The limits of a source, and which metadata objects of a log backup need not be read. Pure."""
+"""The limits of a source (a log backup that is read), and which metadata objects of it need not be read. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Divides the keys of a release into spans of about equal work, one for each shard. Pure.
+"""Divides the keys of a release (one step of reading a log backup) into spans of about equal work, one for each shard.
+Pure.
 
 Where they are cut does not change what is written: each shard reads, joins and sorts rows of its span, and a file has
-the rows of all shards. If a slice has keys of two spans, both shards read it.
+the rows of all shards. If a slice (a byte range of the log) has keys of two spans, both shards read it.
 """
 
 from __future__ import annotations

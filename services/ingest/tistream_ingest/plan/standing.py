@@ -1,4 +1,4 @@
-"""Computes the parts of a source's status that describe its progress. Pure."""
+"""Computes the parts of the status of a source (a log backup that is read) that describe its progress. Pure."""
 
 from __future__ import annotations
 

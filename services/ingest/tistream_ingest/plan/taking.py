@@ -1,4 +1,8 @@
-"""Selects which slices of a log backup a release reads. Pure."""
+"""Selects which slices of a log backup a release reads. Pure.
+
+A release is one step of reading a log backup. A slice is a byte range of the log, with entries of one column family of
+TiKV: `write` has the commits, `default` the long values.
+"""
 
 from __future__ import annotations
 

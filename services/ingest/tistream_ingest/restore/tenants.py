@@ -41,7 +41,8 @@ class TenantReads:
         return tables
 
     def shards(self, tenant: TenantKey, ts: int) -> Sequence[IndexShard]:
-        """Implement Tenants.shards: the tenant's pool now, in key order, which has every row committed up to `ts`."""
+        """Implement Tenants.shards: the shards of the tenant's pool as it is now, in key order, with every row
+        committed up to `ts`."""
         reached_ts, shards = self.pool(tenant)
         if reached_ts < ts:
             raise Unavailable(f"the pool of tenant {tenant} has reached {reached_ts}, and {ts} is to be read")

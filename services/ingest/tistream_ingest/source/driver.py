@@ -1,5 +1,5 @@
-"""Runs a loop for each source of this process. The meta server lists all sources, and the running ingest processes
-divide them."""
+"""Runs a loop for each source (log backup of a tenant) of this process. The meta server lists all sources, and the
+running ingest processes divide them."""
 
 from __future__ import annotations
 

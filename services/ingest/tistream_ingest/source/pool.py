@@ -1,4 +1,4 @@
-"""Finds and reads the tenant's committed pool, by the tenant's route and its sorters' reports."""
+"""Finds and reads the tenant's committed rows (its pool), by the tenant's route and its sorters' reports."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class RouteTask:
 
 
 class RoutedPool:
-    """Implements source.TenantPool. `route` returns the tenant's newest route, or raises Unavailable. Not
-    thread-safe."""
+    """Reads the pool of a tenant task by task, as the tenant's route names them; implements source.TenantPool. `route`
+    returns the tenant's newest route, or raises Unavailable. Not thread-safe."""
 
     def __init__(
         self, objects: ObjectStore, tenant: TenantKey, sorters: SorterClient, route: Callable[[], TenantRoute]

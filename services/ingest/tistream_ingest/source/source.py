@@ -1,4 +1,5 @@
-"""Runs one source of one tenant in steps, each of which makes at most one release.
+"""Runs one source (log backup) of one tenant in steps. Each step makes at most one release, which writes the changes up
+to a newer checkpoint as change files.
 
 The reads have a fixed order: first the checkpoints, then the list of metadata, then the safe point, then data. In
 another order, a flush between two reads could be missed, or a deletion could go unnoticed.

@@ -1,4 +1,4 @@
-"""Errors that stop a source for good, and errors from which it recovers by itself."""
+"""Errors that stop a source (a log backup that is read) for good, and errors from which it recovers by itself."""
 
 from __future__ import annotations
 

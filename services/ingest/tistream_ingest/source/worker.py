@@ -1,4 +1,4 @@
-"""Runs one source in a loop, and keeps its status, which any thread may read."""
+"""Runs one source (log backup) in a loop, and keeps its status, which any thread may read."""
 
 from __future__ import annotations
 

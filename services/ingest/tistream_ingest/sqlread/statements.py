@@ -72,7 +72,8 @@ def select_rows(
     encoding: TableEncoding, source: str, low: tuple[Values, bool] | None, high: Values | None, limit: int, *extra: str
 ) -> str:
     """The query for the rows of a range in key order: the columns of the key, the stored columns, then `extra`
-    expressions. low: the lowest key and whether it is in the range. high: the first key above it."""
+    expressions. source: the text after FROM (source_of). low: the lowest key and whether it is in the range. high: the
+    first key above it."""
     listed = [*key_names(encoding), *(shown(column) for column in encoding.stored), *extra]
     return f"SELECT {', '.join(listed)} FROM {source}{_where(encoding, low, high)}{_order(encoding)} LIMIT {limit}"
 

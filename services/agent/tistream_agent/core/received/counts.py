@@ -1,4 +1,4 @@
-"""Counts what a territory has received and dropped, for the agent's metrics. Pure."""
+"""Counts what a territory's agent has received and dropped, for its metrics. Pure."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Counts:
             `lost`: its stream ended before that.
         errors: by the kind of TiKV's errors, of registrations and of live subscriptions, and UNUSABLE.
         entries: rows that enter files, by type.
-        scan_rows: entries that came before the end of a subscription's scan: scan rows and what was applied
-            meanwhile, because TiKV marks neither.
+        scan_rows: entries that came before the end of a subscription's scan: scan rows, and entries that
+            were applied meanwhile, because TiKV does not mark which is which.
     """
 
     late_events: int = 0

@@ -29,7 +29,7 @@ class RangeLogs:
 
     Attributes:
         spans: the ranges, in keys of the platform; `starts`: their first keys in TiKV.
-        value: for each range, the ts up to which the files are complete, the next one included; before its first
+        value: for each range, the ts up to which the files, including the next one, are complete; before its first
             watermark row, its base_ts.
         state: a table for `kernels.apply`. A log has started once all its keys have been scanned; then a watermark row
             with base_ts is due.

@@ -46,8 +46,8 @@ class _Fields:
 
 class DebeziumEncoder:
     """Encodes events as Debezium JSON, with or without schemas. Rows of a table without a handle key have the key `{}`.
-    `ts_ms` beside `source` is the commit's time too, so that a repeat after a crash writes equal bytes. The
-    TIMESTAMP values of the row batches are in UTC."""
+    The member `ts_ms` outside of `source` is the commit's time too, so that a repeat after a crash writes equal bytes.
+    The TIMESTAMP values of the row batches are in UTC."""
 
     numbered = False  # ENUM and SET are names
     describes_tables = True

@@ -58,8 +58,8 @@ class OpenProtocol:
         return within(batch, whole, self._options.limit, overhead, self._reduced, _claimed)
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:  # noqa: ARG002
-        """Encode a DDL, worded as the user wrote it. Returns None for the rollback of a DDL, because no statement
-        expresses it, and rows carry their columns."""
+        """Encode a DDL, worded as the user wrote it. Returns None for the rollback of a DDL: no statement expresses it,
+        and readers need none, because the message of a row names its columns."""
         number = action_number(event.action)
         if number is None:
             return None

@@ -64,8 +64,8 @@ def common(target: KafkaTarget, client: str) -> Settings:
 
 def producer(target: KafkaTarget, order: Order, batch_bytes: int = BATCH_BYTES) -> Settings:
     """The librdkafka settings of the producer. `order`: the shard whose transactional id is used. `batch_bytes`: the
-    topic's max.message.bytes, which the broker compares with whole batches, so that no batch is larger. A single
-    message may have at least BATCH_BYTES: a DDL or the progress may be larger than a message of rows may be."""
+    topic's max.message.bytes, which the broker compares with whole batches, so that no batch is larger. The limit of a
+    single message is never below BATCH_BYTES, because a DDL or the progress may be larger than the configured limit."""
     settings = common(target, transactional_id(order)) | {
         "enable.idempotence": True,
         "acks": "all",

@@ -1,4 +1,4 @@
-"""Decides when a resolved message is due, which tells readers that all events up to its ts were sent
+"""Decides when a resolved message is due: a promise to readers that all events up to its ts were sent
 (docs/changefeeds.md, "Order"). Pure."""
 
 from __future__ import annotations

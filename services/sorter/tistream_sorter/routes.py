@@ -114,7 +114,8 @@ def list_tasks(
 
 @router.get("/v1/progress", operation_id="Progress")
 def progress(request: Request, node: Node, boot: str = "", after: int = 0) -> ProgressPage:
-    """The progress of the tasks that changed since an earlier answer: one call for all tenants."""
+    """The progress of the tasks that changed since an earlier answer, whose `boot` and `version` the caller passes as
+    `boot` and `after`. One call is for all tenants."""
     feed: ProgressFeed = request.app.state.progress
     return feed.after(node.tasks(), boot, after)
 

@@ -59,7 +59,7 @@ def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     @router.get(FEED + "/lag", operation_id="ChangefeedLag", response_model=FeedLag, responses=openapi.TENANT_PROBLEMS)
     @gate.SEE_FEEDS
     def changefeed_lag(cluster_id: str, tenant_id: str, changefeed_id: str) -> FeedLag:
-        """The lag of a changefeed behind the pool, and what it waits for."""
+        """How many seconds a changefeed is behind the tenant's resolved_ts, and what it waits for."""
         feed = calls.feed(cluster_id, tenant_id, changefeed_id)
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))
         view.wait_fresh()

@@ -109,7 +109,7 @@ class PointReads:
         return admitted.answer(held())
 
     def pool_reads(self, view: TenantView, lowest_ts: int) -> PoolReads:
-        """A PoolReads of the tenant. Its reads raise Gone once `lowest_ts` is below retention."""
+        """Make a PoolReads of the tenant. Its reads raise Gone once `lowest_ts` is below retention."""
 
         def replan() -> None:
             view.replan()

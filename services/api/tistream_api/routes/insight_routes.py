@@ -46,8 +46,8 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
     )
     @gate.OVERVIEW
     def overview(request: Request) -> TenantsOverview:
-        """Progress and hold of every tenant that the token may read or operate, from this server's memory. `parts`
-        lists the databases and tables that the token's grants below a tenant name."""
+        """The progress of every tenant that the token may read or operate, and what holds it back, from this server's
+        memory. `parts` lists the single databases and tables that the token may read."""
         grants = caller_of(request).grants
         found = sorted(tenants.views().items(), key=lambda item: str(item[0]))
         views = [view for key, view in found if _may_see(grants, key)]

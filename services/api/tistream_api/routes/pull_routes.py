@@ -184,7 +184,8 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
     )
     @gate.READ_TENANT
     def coverage(cluster_id: str, tenant_id: str, query: CoverageRange) -> Coverage:
-        """The slices of a key range. Each has the log index of its region up to which the platform has all changes."""
+        """The slices of a key range, which are its parts with a progress of their own. Each has the log index of its
+        region up to which the platform has all changes."""
         return status.coverage(_view(tenants, cluster_id, tenant_id), query.start_key, query.end_key)
 
 

@@ -66,8 +66,8 @@ def build_source_router(meta: MetaClient, statuses: Callable[[TenantKey], Sequen
     )
     @gate.OPERATE_PLATFORM
     def remove_source(cluster_id: str, tenant_id: str, source_id: str) -> Response:
-        """Remove a source. A release of its changes that is in progress still ends. The tenant keeps the changes that
-        were released."""
+        """Remove a source. If some of its changes are being pushed at the moment, they still arrive. The tenant keeps
+        all changes that were pushed."""
         name = name_of(source_id)
         if not _SOURCE.fullmatch(name):
             raise UnknownName(

@@ -43,8 +43,9 @@ def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[T
     @gate.OPERATE_TENANT
     def retire_store(cluster_id: str, tenant_id: str, store_id: str, body: Body) -> Response:
         """Retire a store that no longer exists: its files are no longer read and are deleted, and `status` does not
-        show it any more. Returns 400 with the reason while a slice waits for it or a task needs its files, and, without
-        `{"discard": true}`, if it has files that were never read. A store that pushes again is discovered again."""
+        show it any more. Returns 400 with the reason while a range of keys waits for its changes or a task needs its
+        files, and, without `{"discard": true}`, if it has files that were never read. A store that pushes again is
+        discovered again."""
         key = TenantKey.parse(name_of(cluster_id), name_of(tenant_id))
         name = name_of(store_id)
         if not _STORE.fullmatch(name):

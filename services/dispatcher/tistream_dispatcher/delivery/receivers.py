@@ -35,7 +35,8 @@ def positions_of(received: Mapping[int, Iterable[Chain]]) -> dict[int, tuple[Cha
 
 @dataclass(frozen=True, slots=True)
 class DurableState:
-    """The change files that a task's newest manifest needs, as reported by its sorter."""
+    """The change files that a task's newest manifest needs, as its sorter reported them. `positions`: those of the
+    manifest. `pointed`: by store, the oldest file whose values the pending parts still use."""
 
     flushed_ts: int
     positions: Positions

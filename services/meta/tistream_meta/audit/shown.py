@@ -1,5 +1,5 @@
-"""Converts tenants, tasks, tokens and others to what the audit log records: a name, and the values that operators can
-change. Pure. No value is secret."""
+"""Converts tenants, tasks, tokens and other subjects of changes to what the audit log records: a name, and the values
+that operators can change. Pure. No value is secret."""
 
 from __future__ import annotations
 

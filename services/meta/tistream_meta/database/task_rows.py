@@ -131,7 +131,8 @@ def take(connection: Connection, commands: Iterable[Command]) -> None:
 
 
 def raise_epochs(connection: Connection, above: Mapping[int, int]) -> None:
-    """Raise the epochs of tasks above the given ones, by task id, which were found in their manifests."""
+    """Raise the epochs of tasks, by task id, above these epochs, which claims in their manifests have and a restored
+    database has forgotten."""
     lower = (_TASKS.c.task_id == bindparam("of_task")) & (_TASKS.c.task_epoch <= bindparam("above"))
     rows = [{"of_task": task_id, "above": epoch, "epoch": epoch + 1} for task_id, epoch in above.items()]
     connection.execute(update(_TASKS).where(lower).values(task_epoch=bindparam("epoch")), rows)

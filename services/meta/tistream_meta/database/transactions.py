@@ -1,5 +1,5 @@
-"""Runs transactions: retries those that the database has surely rolled back (retries.py), and converts its errors to
-ours."""
+"""Runs transactions: retries those that the database has surely rolled back (retries.py), and converts the database's
+errors to those of tistream.errors."""
 
 from __future__ import annotations
 

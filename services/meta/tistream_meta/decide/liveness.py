@@ -18,7 +18,8 @@ from enum import Enum
 
 
 class Liveness(Enum):
-    """The liveness of a node, as its heartbeats show it."""
+    """Whether a node's heartbeats arrive (ALIVE), or have not arrived for `suspect_ms` (SUSPECT) or for `lost_ms`
+    (LOST)."""
 
     ALIVE = "alive"
     SUSPECT = "suspect"

@@ -18,9 +18,9 @@ EVERY_TABLE = "*.*"
 class SourceFacts:
     """The facts by which a new source is judged. backup: the content of the log backup's prefix. snapshot_ts: the
     tenant's; None if the tenant has not started. released_ts: the ts up to which earlier sources of the tenant have
-    released changes; None if there were none. safe_point_ts: below it the log may be truncated. earlier: the tenant's
-    sources, including removed ones. stores: the ids of stores that push to the tenant. full: the full backup with the
-    rows from before the log, if one is named."""
+    released changes, that is, pushed them as change files; None if there were none. safe_point_ts: below it the log may
+    be truncated. earlier: the tenant's sources, including removed ones. stores: the ids of stores that push to the
+    tenant. full: the full backup with the rows from before the log, if one is named."""
 
     backup: LogBackup
     snapshot_ts: int | None
@@ -87,9 +87,10 @@ def full_backup_refusal(full: FullBackup, snapshot_ts: int | None, upstream_ids:
 
 
 def rows_wait(source: Source, backfills: Sequence[BackfillRow]) -> str | None:
-    """The reason why a source may not release changes yet; None if it may. The old value of an update may be a row from
-    before the log, which the backfill that began with the source reads. So that backfill must have ended: it has
-    finished, or an operator has cancelled it and gives up these values. `backfills` are those of the tenant."""
+    """The reason why a source may not release changes (push them as change files) yet; None if it may. The old value of
+    an update may be a row from before the log, which the backfill that began with the source reads. So that backfill
+    must have ended: it has finished, or an operator has cancelled it and gives up these values. `backfills` are those
+    of the tenant."""
     if source.snapshot_url is None:
         return None
     mine = [one for one in backfills if one.source.url == source.snapshot_url and EVERY_TABLE in one.tables]

@@ -97,8 +97,8 @@ class Succession:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A split (one span, cut at `key`) or a merge (two neighbours) that must be ordered. It has no ids of children,
-    because these come from the database."""
+    """A split or a merge that must be ordered. A split has one task and two `spans`, those of the children; a merge has
+    two neighbours and one span. It has no ids of children, because these come from the database."""
 
     task_ids: tuple[int, ...]
     spans: tuple[KeySpan, ...]

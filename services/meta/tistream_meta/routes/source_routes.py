@@ -35,7 +35,8 @@ def list_sources(request: Request, cluster_id: str, tenant_id: str) -> SourceRow
 
 @router.delete(SOURCES + "/{source_id}", operation_id="RemoveSource")
 def remove_source(request: Request, cluster_id: str, tenant_id: str, source_id: str) -> SourceRow:
-    """Remove a source. Nothing is released from it any more, once a release that is in progress has ended."""
+    """Remove a source. No more of its changes become change files, once a release (the step that does so) that is in
+    progress has ended."""
     key = TenantKey.parse(cluster_id, tenant_id)
     rules = _rules(request)
     source = rules.remove(key, source_id)

@@ -83,7 +83,7 @@ class SourceRules:
         return source
 
     def remove(self, key: TenantKey, source_id: str) -> Source:
-        """Remove a source. The changes that it has released are kept. Raises UnknownName."""
+        """Remove a source. The changes of it that were pushed as change files are kept. Raises UnknownName."""
         source = self.repository.sources.remove(key, source_id)
         log.info("source removed", extra={"tenant": str(key), "source": source_id})
         return source

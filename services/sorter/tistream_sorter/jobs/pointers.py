@@ -114,8 +114,8 @@ class PointedFiles:
         return np.arange(first, first + len(found), dtype=np.int64)
 
     def group_row_bytes(self, number: int, index: int) -> float:
-        """Estimate the bytes of a row of one row group: from the file's footer, or at least the average of the pending
-        part."""
+        """Estimate how many bytes of memory a row of one row group needs. The estimate comes from the group's entry; if
+        its unpacked size is not known, it is at least the average in the pending part that points to the file."""
         group = group_at(self.sources[number], index)
         own = group.weight / max(group.rows, 1)
         return own if group.unpacked else max(own, self.row_bytes[number])

@@ -123,7 +123,7 @@ class Bank:
         )
 
     def matched(self, rows: Int64s) -> pl.DataFrame:
-        """The columns row, part, start_ts, key and commit_ts of rows of READY parts, which an earlier tick has
+        """Gather the columns row, part, start_ts, key and commit_ts of rows of READY parts, which an earlier tick has
         matched."""
         return pl.DataFrame(
             {

@@ -85,7 +85,8 @@ def match(
     rules: MatchRules,
 ) -> Matched:
     """Match one shard. `changes` has contracts.CHANGE_COLUMNS, `seq` (position of the file in the tick) and `pointer`.
-    `history` and `scans` are tistream_sorter.watermark.slice_history.HISTORY and SCANS_SCHEMA of the same tick."""
+    `unmatched` and `ready` are the rows of the pending parts of these kinds that were read. `history` and `scans` are
+    tistream_sorter.watermark.slice_history.HISTORY and SCANS_SCHEMA of the same tick."""
     counters: dict[str, int] = {}
     bank = Bank(changes, unmatched, ready)
     wanted = _wanted(bank, rules, counters)

@@ -38,7 +38,8 @@ class BaseRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ListedBackfill:
-    """An open backfill, as the meta server lists it. old_values: see base_plan.OpenBackfill."""
+    """An open backfill, as the meta server lists it. old_values: whether a change without an old value had no row
+    before."""
 
     tenant: TenantKey
     backfill_id: str

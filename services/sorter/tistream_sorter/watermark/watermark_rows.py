@@ -110,7 +110,7 @@ class Waiting:
 
     @classmethod
     def from_file(cls, rows: pa.Table, store_id: int, file_ts: int) -> Waiting:
-        """Convert a table of wire.file_batch.WATERMARKS in which `after` is empty in all rows."""
+        """Convert a table of wire.file_batch.WATERMARKS. `after` must be empty in all of its rows."""
         names = [name for name in _FRAME if name not in ("store_id", "file_ts", "after")]
         found = pl.DataFrame(pl.from_arrow(rows.select(names)))
         said = [pl.lit(store_id).alias("store_id"), pl.lit(file_ts).alias("file_ts"), pl.lit(b"").alias("after")]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogKeepingRules:
-    """The limits of the schema log's maintenance, from the settings. Durations are in milliseconds."""
+    """The limits of the schema log's maintenance; see SchemaSettings. Durations are in milliseconds."""
 
     quiet_segments: int = 256
     quiet_ms: int = 3_600_000
@@ -57,9 +57,9 @@ class LogKeeper:
         return self._objects > self._keeping.base_objects and base_ts > known_from_ts
 
     def collection_due(self, floor: int, now_ms: int) -> int:
-        """The number of the floor below which objects must be deleted now; 0: no deletion is due. A floor is due
-        `grace_ms` after it was first seen, so that running readers can finish, even if the floor has risen in the
-        meantime."""
+        """Remember `floor`, the present floor of the log, and return the floor below which objects must be deleted now;
+        0: no deletion is due. A floor is due `grace_ms` after it was first seen, so that running readers can finish,
+        even if the floor has risen in the meantime."""
         if floor > self._floor:
             self._floor = floor
             self._floors.append((floor, now_ms))
@@ -72,6 +72,6 @@ class LogKeeper:
 
 
 def newest_base_ts(retained_ts: Iterable[int], durable_ts: int) -> int:
-    """The newest ts as of which the log may be restated. The log must have the history up to it, and every task with
-    schema keys must have dropped, or be allowed to drop, its rows up to it."""
+    """The newest ts as of which the log may be restated. `durable_ts`: the log has the history up to it. `retained_ts`:
+    of each task with schema keys, the ts up to which it has dropped, or may drop, its rows."""
     return min([durable_ts, *retained_ts])

@@ -40,8 +40,8 @@ class RejectionLimit:
         return bucket.charge(now_ms, self.per_second, 1)
 
     def begin(self, who: str) -> bool:
-        """Reserve a place for a rejection that will be delayed; the caller must call `end`. Returns False if too many
-        are delayed already."""
+        """Reserve a place for a rejection of the sender `who` that will be delayed; the caller must call `end`. Returns
+        False if too many are delayed already."""
         if self.waiting >= WAITING_MAX or self._waiting_of[who] >= WAITING_EACH:
             return False
         self.waiting += 1
@@ -49,7 +49,7 @@ class RejectionLimit:
         return True
 
     def end(self, who: str) -> None:
-        """Record that a delayed rejection was sent, so that another one may be delayed."""
+        """Record that a delayed rejection of the sender `who` was sent, so that another one may be delayed."""
         self.waiting -= 1
         self._waiting_of[who] -= 1
         if not self._waiting_of[who]:

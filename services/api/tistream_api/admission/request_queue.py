@@ -56,8 +56,8 @@ class Turns:
         self._taken = self._came = 0
 
     async def begin(self, who: Hashable) -> Turn:
-        """Wait until the request may run. Raises TooManyRequests if `waiting_max` requests of its tenant wait
-        already."""
+        """Wait until a request of the tenant `who` may run. Raises TooManyRequests if `waiting_max` requests of the
+        tenant wait already."""
         loop = asyncio.get_running_loop()
         line = self._lines.setdefault(who, _Line())
         if line.taken < self._at_once and self._taken < self._total:

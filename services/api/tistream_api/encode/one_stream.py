@@ -78,8 +78,8 @@ def _schema_of(one: Rows | RawRows | Ddls) -> pa.Schema:
 def one_stream(
     params: PullParams, source: TenantSource, scope: Scope, resolved_ts: Callable[[], int]
 ) -> OneStream | None:
-    """Make the OneStream of an answer that must be a single Arrow stream; None if the answer may have several
-    schemas."""
+    """Make the OneStream of an answer that must be a single Arrow stream; None if the answer may have several schemas.
+    `resolved_ts` returns the tenant's."""
     if params.format != "arrow":
         return None
     if isinstance(scope, RawScope):

@@ -39,7 +39,8 @@ def build_ticdc_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     router = APIRouter(tags=["changefeed"])
 
     def seen(request: Request, namespace: str | None) -> Sequence[TenantKey]:
-        """The tenants whose feeds the caller may see. Raises InvalidRequest if there are too many."""
+        """The tenants whose feeds the caller may see; with `namespace`, only those of this name. Raises InvalidRequest
+        if there are too many."""
         grants = caller_of(request).grants
         found = [
             key

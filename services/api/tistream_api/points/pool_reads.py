@@ -107,7 +107,8 @@ class PoolReads:
 
     def versions(self, places: pa.Table, window: Window, rows_max: int | None = None) -> pa.Table:
         """Find every version in `window` of the keys in `places`, as versions.lookup.versions_of does; if an object has
-        disappeared, refresh the objects and begin again. Raises the errors of `scan`."""
+        disappeared, refresh the objects and begin again. With `rows_max` the result may end after this number of rows,
+        without the oldest versions. Raises the errors of `scan`."""
         return self._repeated(lambda: versions_of(self.shards(), self.reader, places, window, rows_max))
 
     def _repeated(self, read: Callable[[], T]) -> T:

@@ -61,7 +61,8 @@ def check_snapshot(source: TenantSource, reads: PoolReads, tables: Sequence[Tabl
 @dataclass(slots=True)
 class SnapshotPage:
     """One answer. `tables` are the tables at the snapshot's ts, by logical id. The answer begins after the position
-    `at`, whose high_ts is the snapshot's ts, and whose phase is 0 before the first line."""
+    `at`, whose high_ts is the snapshot's ts, and whose phase is 0 before the first line. `count`, `met` and `stopping`
+    are as in list_rows.RowsPage."""
 
     scope: Scope
     tables: Sequence[TableVersion]

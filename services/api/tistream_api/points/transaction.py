@@ -31,7 +31,7 @@ _READ = ("start_ts", "commit_ts", "txn_source")
 @dataclass(slots=True)
 class Transaction:
     """One request of GetTransaction, and the objects that it reads. `low_ts` is the earliest ts that is kept, and
-    `high_ts` the resolved_ts."""
+    `high_ts` the resolved_ts. `count` and `met` are as in list_rows.RowsPage."""
 
     scope: Scope
     start_ts: int

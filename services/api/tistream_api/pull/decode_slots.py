@@ -54,8 +54,8 @@ class DecodeSlots:
         self._numbers = 0
 
     def each(self, who: Hashable, items: Iterator[T], alive: Callable[[], None] = lambda: None) -> Iterator[T]:
-        """Yield `items`. Each is computed only while this pull holds a decode slot. Calls `alive` before each and while
-        it waits; what `alive` raises ends the iteration."""
+        """Yield `items`. Each is computed only while this pull, which is one of the tenant `who`, holds a decode slot.
+        Calls `alive` before each and while it waits; what `alive` raises ends the iteration."""
         while True:
             self._begin(who, alive)
             try:

@@ -67,8 +67,8 @@ def check_position(start_ts: int | str | None, cursor: str | None, end_ts: int |
 
 
 def check_endless(given: Collection[str], *, follow: bool, form: str) -> None:
-    """Check that the query of an endless stream (`follow`) has none of the parameters that only pages have. Raises
-    WrongQuery."""
+    """Check that the query of an endless stream (`follow`) has none of the parameters that only pages have, and a
+    format (`form`) that can be endless. `given` are the names of its parameters. Raises WrongQuery."""
     if not follow:
         return
     for name in ("limit", "end_ts"):

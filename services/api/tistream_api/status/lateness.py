@@ -20,8 +20,9 @@ _STAGES = ("damaged", "push", "schema", "sort", "dispatch", "node")
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What all services report about a tenant at one moment. `unreachable`: the services that did not answer, as holds
-    with the reason."""
+    """What all services report about a tenant at one moment. `schema_ts`: up to which the schema is known.
+    `unreachable`: the services that did not answer, as holds with the reason. `route_problem`: why the tenant has not
+    started; `snapshot_object` is the object from which it starts."""
 
     now_ms: int
     resolved_ts: int

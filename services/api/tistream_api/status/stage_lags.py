@@ -23,7 +23,7 @@ def stage_lags(
     resolved_ts: int,
 ) -> tuple[int, ...]:
     """For each of STAGES, how many ms it is behind `at_ms` (Unix ms); UNKNOWN if a service of that stage did not
-    report."""
+    report. `schema_ts`: up to which the schema is known. `resolved_ts`: up to which the tenant can be read."""
     reported = {store.store_id for store in stores}
     all_reported = bool(reported) and reported >= {store.store_id for store in route.stores or ()}
     every = [statuses.get(task.task_id) for task in route.tasks]

@@ -28,7 +28,8 @@ class Readiness:
         self._were_ready = False
 
     def missing(self) -> str | None:
-        """The first reason why pulls cannot be answered; None if they can be."""
+        """Ask the services whether they are ready, unless all have been ready once. Returns the first reason why pulls
+        cannot be answered; None if they can be."""
         if not self._warm.is_set():
             return "the decoder is being compiled"
         if self._tenants.routes() is None:

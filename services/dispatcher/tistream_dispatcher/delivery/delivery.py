@@ -56,8 +56,9 @@ class Delivery:
         self._links: dict[str, SorterLink] = {}
 
     def set_tasks(self, version: int, served: Mapping[int, tuple[str | None, int]]) -> None:
-        """Set the sorter and the epoch of each task, by task id. `version`: of the route table. The positions of a task
-        whose epoch has changed become unknown again."""
+        """Set the tasks, from a route table of this `version`. `served`: by task id, the URL of the task's sorter (None
+        if it has none) and the epoch. The positions of a task whose sorter or epoch has changed become unknown
+        again."""
         unchanged = [task for task, by in served.items() if self._served.get(task) == by]
         self._receivers.keep_only(unchanged)
         self._version, self._served = version, dict(served)

@@ -123,9 +123,9 @@ class Discovery:
         return any(layout.parse_change_file(one.key) is not None for one in islice(objects, NAMES_MAX))
 
     def has(self, store_id: int, ts: int) -> bool | None:
-        """Whether a store has the announced file; None if the object store did not answer, with the reason in
-        `problem`. Without this check a caller could announce stores that do not exist, and each would be LISTed for
-        ever, at a cost."""
+        """Ask the object store whether it has the announced file of a store. Returns None if it did not answer, with
+        the reason in `problem`. Without this check a caller could announce stores that do not exist, and each would be
+        LISTed for ever, at a cost."""
         try:
             self._objects.head(layout.change_file(self._tenant, store_id, ts))
         except NotFoundYet:

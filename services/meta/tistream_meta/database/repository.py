@@ -195,7 +195,8 @@ class Repository:
     ) -> tuple[Tenant, Change | None]:
         """Register a tenant, and its cluster if this is the cluster's first tenant. An existing tenant is returned
         unchanged; it is compared with those of `retention`, `encryption`, `index_keys` and `kind` that are not None.
-        Raises AlreadyDiffers if it has other values."""
+        `default` is the retention of a new tenant for which None is given. Raises AlreadyDiffers if the tenant exists
+        with other values."""
 
         def create(connection: Connection) -> tuple[Tenant, bool]:
             return tenant_rows.create(connection, key, retention, encryption, default, self._now_ms, index_keys, kind)
@@ -250,8 +251,8 @@ class Repository:
         continued: Sequence[Task] = (),
         last_id: int = 0,
     ) -> Change | None:
-        """Store a tenant's snapshot_ts and create its tasks, in one transaction. Returns None if the tenant has started
-        already.
+        """Store a tenant's snapshot_ts and create its tasks, one for each of `spans`, in one transaction. Returns None
+        if the tenant has started already.
 
         `continued` are tasks from before a restore of the database, and `last_id` is the highest id that the tenant
         used then. Raises AlreadyDiffers if another task has one of their ids.

@@ -29,7 +29,7 @@ class StoredSources:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def every(self) -> tuple[tuple[Source, Tenant], ...]:
-        """The sources of all tenants, each with its tenant."""
+        """The sources of all tenants, each with its tenant. Removed sources are left out."""
 
         def body(connection: Connection) -> tuple[tuple[Source, Tenant], ...]:
             tenants = {one.key: one for one in tenant_rows.every(connection)}
@@ -58,8 +58,9 @@ class StoredSources:
         upstream_id: str,
         also: Callable[[Connection], None] = lambda _: None,
     ) -> tuple[Source, bool]:
-        """Add a source. Idempotent. Returns (the source, whether it is new). If it is new, `also` is called in the same
-        transaction. Raises UnknownName, AlreadyDiffers."""
+        """Add a source. `snapshot`: the kind and the URL of the place from which the tenant's schema comes.
+        `upstream_id`: the id of the upstream cluster that the bucket states. Idempotent. Returns (the source, whether
+        it is new). If it is new, `also` is called in the same transaction. Raises UnknownName, AlreadyDiffers."""
 
         def body(connection: Connection) -> tuple[Source, bool]:
             source, new = _add(connection, key, kind, url, snapshot, upstream_id, self._now_ms)

@@ -48,7 +48,8 @@ def add(
     sorter: str | None = None,
     parents: Sequence[int] = (),
 ) -> None:
-    """Insert tasks. With `sorter` they are assigned to it under their first epoch, otherwise they have no sorter."""
+    """Insert the tasks `children`, which continue the sealed tasks `parents`. With `sorter` they are assigned to it
+    under their first epoch, otherwise they have no sorter."""
     epoch = 0 if sorter is None else 1
     _insert(
         connection, [Task(one.task_id, tenant, one.span, sorter, epoch, parents=tuple(parents)) for one in children]

@@ -123,7 +123,8 @@ def check_quotas(limits: Limits, key: TenantKey, feeds: int, shards: int) -> Non
 
 
 def check_same(there: Feed, wanted: Feed, *, start_given: bool) -> None:
-    """Check that the existing feed `there` is equal to the requested feed. Raises AlreadyDiffers."""
+    """Check that the existing feed `there` is equal to the requested feed. `start_given`: the request states a
+    start_ts, so it is compared too. Raises AlreadyDiffers."""
     same = (there.sink_uri, there.config, there.end_ts) == (wanted.sink_uri, wanted.config, wanted.end_ts)
     if not same or (start_given and there.start_ts != wanted.start_ts):
         raise AlreadyDiffers(

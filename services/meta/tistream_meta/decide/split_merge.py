@@ -6,7 +6,8 @@ Pure.
   order and have reached the stop, they are ordered to seal themselves in favour of one child.
 
 The seal in a task's manifests is the truth, not the order. A reported seal is accepted from any sorter, and the
-children that it names replace their parents once the sealed parents cover the same keys.
+children that it names replace their parents once the sealed parents cover the same keys. In all functions `reported`
+has the last report about each task, by task id.
 """
 
 from __future__ import annotations
@@ -239,7 +240,8 @@ def wishes(
 
 
 def merge(left: Task, right: Task, ours: SorterReport, theirs: SorterReport, why: str) -> Wish:
-    """The Wish to merge two neighbours. They stop at a ts above the progress of both."""
+    """Make the Wish to merge two neighbours. `ours` and `theirs` are the last reports about them. They stop at a ts
+    above the progress of both."""
     span = _around([left.span, right.span])
     assert span is not None
     return Wish((left.task_id, right.task_id), (span,), _stop([ours, theirs]), why)

@@ -48,7 +48,8 @@ class NodeHeartbeats:
         self._heard_ms.clear()
 
     def suspend(self, since_ms: int) -> None:
-        """Stop judging nodes by their silence, because heartbeats are refused while the database does not answer."""
+        """Stop judging nodes by their silence, because heartbeats are refused while the database does not answer, since
+        `since_ms`."""
         if self._deaf_since_ms is None:
             self._deaf_since_ms = since_ms
 
@@ -61,7 +62,7 @@ class NodeHeartbeats:
             self._deaf_since_ms = None
 
     def lately(self) -> set[str]:
-        """The nodes that have sent a heartbeat since the last call of this method."""
+        """Return the nodes that have sent a heartbeat since the last call of this method, and begin to collect anew."""
         found, self._lately = self._lately, set()
         return found
 

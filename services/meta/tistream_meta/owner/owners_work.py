@@ -204,6 +204,7 @@ class OwnersWork:
 
         Args:
             seen: the newest routes that the node has followed.
+            sequence: grows with each heartbeat of this start, so that a late one is recognised.
             holdings: the tasks that a sorter holds or is prepared for.
             stores: the stores that a dispatcher reads or has found; new ones are assigned before this method returns.
 

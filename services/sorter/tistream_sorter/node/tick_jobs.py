@@ -69,8 +69,9 @@ class TickJobs:
     def run(
         self, plans: list[tuple[Held, TickPlan]], *, beside: bool = False
     ) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """Run the plans of ticks as one job. Plans that must look up repeated rows are run a second time. Returns the
-        manifests that can be committed, each with its task, the state after it, and the number of its files."""
+        """Run the plans of ticks as one job; `beside` is as in Runner.run. Plans that must look up repeated rows are
+        run a second time. Returns the manifests that can be committed, each with its task, the state after it, and the
+        number of its files."""
         if not plans:
             return []
         results = self._job(plans, beside=beside)

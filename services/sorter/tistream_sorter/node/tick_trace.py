@@ -94,7 +94,8 @@ class TickTrace:
         self._span.end()
 
     def given_up(self, kind: str) -> None:
-        """End the trace of a tick that committed nothing. Its files stay in the inbox."""
+        """End the trace of a tick that committed nothing. `kind`: the step that failed, such as `commit`. The tick's
+        files stay in the inbox."""
         self._span.fail(kind)
         self._span.end()
 

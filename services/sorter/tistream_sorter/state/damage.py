@@ -14,7 +14,8 @@ RETRY_MS = (500, 1_000, 2_000, 5_000)
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """One file that could not be read. No file of its chain is accepted before `retry_ms`. Times are monotonic ms."""
+    """One file that could not be read. `first_ms`: when this was noticed first. `tries`: how often it was read since.
+    No file of its chain is accepted before `retry_ms`. Times are monotonic ms."""
 
     store_id: int
     chain_ts: int

@@ -50,12 +50,14 @@ class Retention:
 class TaskState:
     """The state after the last manifest. The progress of files without entries, which arrived since then, is included.
 
-    number, checkpoint: numbers of the last manifest, and of the last checkpoint manifest. stop_at: no row above it is
-    flushed, and no progress above it is reported, because of the merge `merge`. inherited: the state comes from sealed
-    parents, and the task has no manifest of its own yet. restate: some live segments were replaced, so the next
-    manifest must list all of them. index: the version index. retained_ts, schema_retained_ts, heritage: see Manifest.
-    served_ts: the highest resolved_ts that readers had received when this epoch began; no new row may appear at or
-    below it. cover: the keys of which backfills know all rows; the rows themselves are in the index.
+    number, checkpoint: numbers of the last manifest, and of the last checkpoint manifest. written_ms: when the last
+    manifest was written (wall clock). history, scans, next_seq: the changes of slices and the scans since the last
+    manifest, and the `seq` of the next file. stop_at: no row above it is flushed, and no progress above it is reported,
+    because of the merge `merge`. inherited: the state comes from sealed parents, and the task has no manifest of its
+    own yet. restate: some live segments were replaced, so the next manifest must list all of them. index: the version
+    index. retained_ts, schema_retained_ts, heritage: see Manifest. served_ts: the highest resolved_ts that readers had
+    received when this epoch began; no new row may appear at or below it. cover: the keys of which backfills know all
+    rows; the rows themselves are in the index.
     """
 
     identity: TaskIdentity

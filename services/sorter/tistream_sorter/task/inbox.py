@@ -40,8 +40,8 @@ class Inbox:
         return True
 
     def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:
-        """The oldest files whose row groups for the task fit in `bytes_max`, at most PEEK_FILES, and at least one
-        unless the inbox is empty.
+        """Sort the inbox, and return its oldest files: those whose row groups for the task fit in `bytes_max`, at most
+        PEEK_FILES, and at least one unless the inbox is empty. They stay in it.
 
         Files are ordered by ts across stores. The watermark is that of the slowest store, so newer rows of the other
         stores would have to wait in pending parts.
@@ -73,9 +73,9 @@ class Inbox:
         del self.files[:count]
 
     def forget(self, durable: Positions, keys: Iterable[str]) -> None:
-        """Drop the named files and the later files of their chains, so that the dispatcher sends them again. Other
-        chains of the same store are kept, because a new chain ends a quarantine. `durable`: the positions to which
-        their stores return."""
+        """Drop the files with these object `keys`, and the later files of their chains, so that the dispatcher sends
+        them again. Other chains of the same store are kept, because a new chain ends a quarantine. `durable`: the
+        positions to which their stores return."""
         bad = set(keys)
         stores = {file.ref.store_id for file in self.files if file.ref.key in bad}
         kept: list[TaskFile] = []

@@ -24,7 +24,8 @@ def task_status(
     state: TaskState, durable: TaskState, received: Positions, holds: list[Hold], stopped: str | None
 ) -> TaskStatus:
     """Build the status of one task, as the HTTP answer has it. `durable`: the state in the task's newest manifest;
-    before its first manifest, the state from its parents' seals. `stopped`: the reason if the task has stopped."""
+    before its first manifest, the state from its parents' seals. `received`: the positions after all queued files.
+    `stopped`: the reason if the task has stopped."""
     identity = state.identity
     return TaskStatus(
         cluster_id=identity.tenant.cluster_id,

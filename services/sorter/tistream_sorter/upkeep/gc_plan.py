@@ -46,8 +46,9 @@ def manifests_below(state: TaskState, low: int, high: int) -> list[str]:
 
 
 def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
-    """The objects of a task that an earlier epoch wrote and `state` does not name. Earlier epochs are fenced and cannot
-    commit them. Objects of the state's own epoch are left out, because a manifest may be about to name them."""
+    """Select those object keys of a task that an earlier epoch wrote and `state` does not name. Earlier epochs are
+    fenced and cannot commit them. Objects of the state's own epoch are left out, because a manifest may be about to
+    name them."""
     named = names(state.pending, state.live_segments, state.index)
     return [
         key
@@ -59,8 +60,8 @@ def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
 def unnamed(
     keys: Iterable[str], carrying_on: Iterable[tuple[Sequence[PendingPart], Sequence[SegmentRef], Index]]
 ) -> list[str]:
-    """The objects of a sealed task that can be deleted, because no child's state names them. A child inherits objects
-    only when it begins, so no child will name them later. carrying_on: the states of the children."""
+    """Select those object keys of a sealed task that can be deleted, because no child's state names them. A child
+    inherits objects only when it begins, so no child will name them later. carrying_on: the states of the children."""
     named = {key for one in carrying_on for key in names(*one)}
     return [key for key in keys if key not in named]
 

@@ -22,8 +22,9 @@ class Sweeps:
     seen_ms: dict[str, int] = field(default_factory=dict)
 
     def due(self, parts: Sequence[PendingPart], history: SliceHistory, rows_small: int, now_ms: int) -> frozenset[str]:
-        """Select the parts to examine in this tick: those whose last examination is longest ago, among those in whose
-        span this tick's history may prove a lock dead. Returns their keys. `now_ms`: monotonic."""
+        """Select the parts to examine in this tick, of those with at least `rows_small` rows: the ones whose last
+        examination is longest ago, if this tick's history may prove a lock in their span dead. Returns their keys.
+        `now_ms`: monotonic."""
         large = [part for part in parts if part.kind == UNMATCHED and part.rows >= rows_small]
         self.seen_ms = {part.key: self.seen_ms.get(part.key, now_ms) for part in large}
         waiting = [part for part in large if now_ms - self.seen_ms[part.key] >= EVERY_MS]

@@ -51,7 +51,8 @@ from tistream_sorter.watermark.watermark_rows import Waiting, Watermark, rows_of
 
 @dataclass(frozen=True, slots=True)
 class SliceState:
-    """The values of one slice, as status and tests show them."""
+    """The values of one slice, as status and tests show them: its keys, the entry `index` of its region's log up to
+    which it has everything, the watermark that counts, and the store of its newest row."""
 
     start: bytes
     end: bytes

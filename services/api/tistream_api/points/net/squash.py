@@ -20,7 +20,8 @@ def squash_parts(
     ddl: bool,
 ) -> list[NetPart]:
     """What the answer sends, in order: deletes of the rows of tables that no longer exist, by their last definition at
-    `low_ts`; DDL events, if wanted; then the net changes of each table at `high_ts`, by its definition then."""
+    `low_ts`; DDL events, if wanted; then the net changes of each table at `high_ts`, by its definition then. `before`
+    and `after` are the tables at these two timestamps, and `versions` the schema versions."""
     earlier = {version.head.id: version for version in before}
     later = {version.head.id for version in after}
     free = {version.folded: version for version in before if version.head.id not in later}

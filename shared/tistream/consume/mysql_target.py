@@ -48,7 +48,8 @@ class MySqlRows:
         self._begun: str | None = None
 
     def progress(self) -> ReadProgress | None:
-        """Read the progress that is stored under the reader's name. Returns None if the name has no progress yet."""
+        """Read the progress that is stored under the reader's name. If the name has no progress yet, store empty
+        progress, and return None."""
         found = self._server.rows(f"SELECT progress, ddl_begun FROM {PROGRESS} WHERE name = %s", (self._name,))
         if not found:
             with self._server.transaction():

@@ -161,7 +161,7 @@ class TenantView:
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         """Wait until resolved_ts > `ts`, the time has passed or the service stops. Returns whether resolved_ts is
-        above."""
+        above. The wait counts as a request for the tenant, so that it is refreshed often."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while not self._stopping.is_set():
             self._requested_ms = self._clock.monotonic_ms()

@@ -44,8 +44,8 @@ class Release:
     """Release `number` of a tenant, which has the changes with low < commit_ts <= high.
 
     prev_ts: the ts of the last file before this release, 0 for the first release. base_ts: the tenant's snapshot_ts,
-    set in the first release only. url: the location of the log backup. metas: the log backup's metadata objects whose
-    slices are read. keep_index: whether index entries are kept.
+    set in the first release only. url: the location of the log backup. pieces: its change files. metas: the log
+    backup's metadata objects whose slices are read. keep_index: whether index entries are kept.
     """
 
     number: int

@@ -13,8 +13,8 @@ from tistream.schema.visible import Database, Name, StoredTable, TableVersion, n
 
 @dataclass(slots=True)
 class Touched:
-    """The ids of the databases, tables and jobs, and the schema versions, that the records of one transaction
-    change."""
+    """The ids of the databases, tables and jobs, and the schema versions, that the records of one transaction change.
+    `base`: the state that begins a history, if it is among these records."""
 
     tables: set[int] = field(default_factory=set)
     databases: set[int] = field(default_factory=set)

@@ -100,7 +100,8 @@ class TenantProgress(Wire):
 
 
 class TaskPlace(Wire):
-    """The sorter that holds a task, and the reason if the task waits."""
+    """The sorter that holds a task, the one that prepares to take it over (`next_sorter`), and the reason if the task
+    waits. `resolved_ts`: the task's progress."""
 
     task_id: Id
     start_key: str

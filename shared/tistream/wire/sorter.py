@@ -29,7 +29,8 @@ class Hold(Wire):
 
 
 class TaskStatus(Wire):
-    """One task, as its sorter knows it.
+    """One task, as its sorter knows it. `manifest` and `checkpoint` are the numbers of its newest manifest and
+    checkpoint manifest. `stopped`: the error that has stopped the task.
 
     `received` are the positions up to which files were accepted into memory, `durable` those in the last manifest. A
     dispatcher that lost its memory starts from `received`; source files after `durable` are still needed.
@@ -91,8 +92,8 @@ class ProgressPage(Wire):
 
 
 class FilesReceipt(Wire):
-    """The answer of `POST /v1/files`: for each task, the positions up to which its files were received, or that this
-    sorter does not hold the task.
+    """The answer of `POST /v1/files`: for each task, the positions up to which its files were received.
+    `unknown_tasks`: tasks that this sorter does not hold.
 
     A file whose `ts` is at or below its chain's `at_ts` was known already, which is no error. A file that does not
     follow its chain is not accepted; the dispatcher sends again from `received`.

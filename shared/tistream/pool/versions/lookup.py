@@ -62,8 +62,8 @@ def versions_of(
     shards: Sequence[IndexShard], reader: Reader, places: pa.Table, window: Window, rows_max: int | None = None
 ) -> pa.Table:
     """Find every version with commit_ts in `window` of some keys. Returns run.SCHEMA, sorted by key, then newest first.
-    `places` has the keys as in `newest_at`, each once. With `rows_max`, the result may end after that number of rows;
-    then the oldest versions are missing."""
+    `places` has the keys as in `newest_at`, each once. With `rows_max`, the result for a single key may end after that
+    number of rows; then its oldest versions are missing."""
     keys = one_array(places.column("key").cast(pa.binary()))
     found: list[pa.Table] = []
     rows = 0

@@ -228,8 +228,10 @@ class FeedWork(Wire):
 
 
 class FeedReport(Wire):
-    """A worker's report of a shard that it holds. `checkpoint_ts` null: the sink was not opened yet. `reached_ts`: no
-    event above it was sent; events at it may have been sent."""
+    """A worker's report of a shard that it holds. `phase` `fenced`: another worker has taken over the shard.
+    `checkpoint_ts` null: the sink was not opened yet. `resolved_ts`: that of the tenant, as the worker has seen it.
+    `reached_ts`: no event above it was sent; events at it may have been sent. `since_ms`: the time at which the shard
+    failed or began to retry."""
 
     shard: FeedShard
     epoch: int

@@ -56,7 +56,9 @@ Place = Annotated[ParquetPlace | SqlFilesPlace | MySqlPlace, Field(discriminator
 
 
 class CreateRestore(StrictRequest):
-    """`POST …/restores`: start a restore. The answer is 202 with the restore's id."""
+    """`POST …/restores`: start a restore of the tables in `scope` as they were at `ts`. `if_exists`: what to do if the
+    target has a table of the same name: let the restore fail, or replace the table. The answer is 202 with the
+    restore's id."""
 
     scope: RestoreScope
     ts: str = Field(max_length=64)

@@ -39,7 +39,9 @@ class TerritoryState(Wire):
     `state`: `starting`, `running`, or the code of a stop: `fenced`, `gc`, `upstream`, `compatibility`,
     `cluster_id_mismatch`, `chain`, `sealed`. `reason`: what the agent waits for, or why it stopped and what to do.
     `resolved_ts`: all changes up to it are in files. `lag_ms`: age of that ts. `span`: the keys whose changes are
-    furthest behind, in hexadecimal. `held_ts`: the ts at which the agent holds back garbage collection.
+    furthest behind, in hexadecimal. `subscriptions`: the number of pieces of its keys, one region each, whose changes
+    the agent receives. `buffer_bytes`: the bytes of rows that are in no durable file yet. `held_ts`: the ts at which
+    the agent holds back garbage collection.
     """
 
     state: str

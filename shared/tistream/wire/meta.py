@@ -363,8 +363,10 @@ class Registered(Wire):
 class TaskReport(Wire):
     """A sorter's report of one task. The sorter either works on the task under task_epoch; or is `prepared` to take it
     over; or has sealed (ended) it, with the tasks that replace it in `sealed`; or cannot hold it, because its manifests
-    were claimed under the newer epoch `fenced_by`. `load`: recent bytes of row groups per second. `split_key` (hex,
-    empty: unknown) splits the task into halves of about the same load."""
+    were claimed under the newer epoch `fenced_by`. `progress_ts`: the highest progress that the sorter has reported of
+    the task. `stop_at`: the ts above which the task no longer flushes, because it will be merged; null without a merge.
+    `load`: recent bytes of row groups per second. `split_key` (hex, empty: unknown) splits the task into halves of
+    about the same load."""
 
     task_id: int
     task_epoch: int

@@ -25,13 +25,14 @@ RENEW_MS = 5_000  # a lease is renewed in the database when less than this is le
 @dataclass(frozen=True, slots=True)
 class Feed:
     """A row of the table `changefeeds`. `config` is JSON. `error` says why the feed has failed. Each change raises
-    `revision`. `generation` is the time of creation in Unix ms; a later feed of the same id has another one.
+    `revision`. `generation` is the time of creation in Unix ms; a later feed of the same id has another one. `moved` is
+    the newest order to move the checkpoint, `skips` are the events that users have named for it to leave out, and
+    `applied` is the newest revision that is known to be in force.
 
-    `begin_ts` is the ts after which the feed begins if its sink has no progress; None means `start_ts`. `moved`,
-    `skips` and `applied` are as in FeedWork and FeedReport. `skipped` is the number of events that were left out, by
-    sink and shard, so that a feed that goes to another topic keeps them. `recut` is set while the feed waits for
-    another number of shards: it has its old shards until these have all stopped at one ts. `ended` has, by sink and
-    shard, the row events and bytes that replaced shards have sent.
+    `begin_ts` is the ts after which the feed begins if its sink has no progress; None means `start_ts`. `skipped` is
+    the number of events that were left out, by sink and shard, so that a feed that goes to another topic keeps them.
+    `recut` is set while the feed waits for another number of shards: it has its old shards until these have all stopped
+    at one ts. `ended` has, by sink and shard, the row events and bytes that replaced shards have sent.
     """
 
     tenant: TenantKey

@@ -19,7 +19,8 @@ MEASURING_MS = 30_000  # how long a sorter must have held a task before its load
 class Holding:
     """What a sorter reports about one task: it holds the task under `task_epoch`, or is `prepared` to take it over, or
     has `sealed` it with these children, or could not claim it under `task_epoch` because of epoch `fenced_by`. `load`:
-    bytes per second. The other fields are as in wire.meta.TaskReport."""
+    bytes per second. `split_key`: a key that halves the load; empty if it is not known. `stop_at`: the stop for a merge
+    that a manifest has."""
 
     task_id: int
     task_epoch: int

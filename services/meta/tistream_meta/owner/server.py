@@ -148,11 +148,13 @@ class MetaServer:
         return 0
 
     def look_after_nodes(self) -> None:
-        """Loop body: see OwnersWork.look_after_nodes. Does nothing if another meta server is the owner."""
+        """Loop body: update the states of nodes, plan tasks and stores, and publish the routes
+        (OwnersWork.look_after_nodes). Does nothing if another meta server is the owner."""
         self._work.look_after_nodes()
 
     def activate_tenants(self) -> None:
-        """Loop body: see OwnersWork.activate_tenants. Does nothing if another meta server is the owner."""
+        """Loop body: start the tenants whose schema_snap has arrived (OwnersWork.activate_tenants). Does nothing if
+        another meta server is the owner."""
         self._work.activate_tenants()
 
     # -- what any meta server answers ----------------------------------------------------------------------------

@@ -22,7 +22,8 @@ LOOK_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ReportedStore:
-    """What a heartbeat says about one store. `load` is as in store_policy; None if it has not been measured yet."""
+    """What a heartbeat says about one store. `load`: bytes of its watermarks and references per second; None if it has
+    not been measured yet."""
 
     tenant: TenantKey
     store_id: int

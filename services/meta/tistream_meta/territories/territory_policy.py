@@ -30,8 +30,8 @@ BALANCE_MOVES = 1
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The upstream cluster from which the changes of a territory come. `kind` and `keyspace` mean the same as in the
-    agent's settings."""
+    """The upstream cluster from which the changes of a territory come, and the part of it: TiDB or RawKV (`kind`), and
+    the name of the keyspace (empty: none; `*`: all of RawKV). `pd`: the addresses of its PD."""
 
     pd: str
     pd_cluster_id: int

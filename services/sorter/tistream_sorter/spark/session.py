@@ -12,5 +12,5 @@ DAEMON = "tistream_sorter.jobs.daemon"
 
 
 def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> SparkSession:
-    """Build a session on `master` with the Spark options `extra`; see tistream.spark.session."""
+    """Build a session on `master`, under the name `app_name`, with the Spark options `extra`."""
     return session.build_session(master, app_name, extra, DAEMON)

@@ -55,9 +55,10 @@ class TaskState:
     manifest, and the `seq` of the next file. stop_at: no row above it is flushed, and no progress above it is reported,
     because of the merge `merge`. inherited: the state comes from sealed parents, and the task has no manifest of its
     own yet. restate: some live segments were replaced, so the next manifest must list all of them. index: the version
-    index. retained_ts, schema_retained_ts, heritage: see Manifest. served_ts: the highest resolved_ts that readers had
-    received when this epoch began; no new row may appear at or below it. cover: the keys of which backfills know all
-    rows; the rows themselves are in the index.
+    index. retained_ts, schema_retained_ts: rows, and rows of the schema's keys, at or below may be gone. heritage: the
+    sealed tasks whose objects may still exist. served_ts: the highest resolved_ts that readers had received when this
+    epoch began; no new row may appear at or below it. cover: the keys of which backfills know all rows; the rows
+    themselves are in the index.
     """
 
     identity: TaskIdentity

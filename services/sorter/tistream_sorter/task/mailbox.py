@@ -228,7 +228,8 @@ class Mailbox:
             return notes
 
     def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:
-        """The files of the next tick, which stay in the inbox; see Inbox.peek."""
+        """Return the files of the next tick, the oldest ones within `bytes_max` (Inbox.peek). They stay in the
+        inbox."""
         with self._lock:
             return self._inbox.peek(bytes_max, task_id)
 

@@ -15,7 +15,8 @@ from tistream_sorter.state.task_state import TaskState
 
 @dataclass(frozen=True, slots=True)
 class CollectRules:
-    """The limits of garbage collection; see SorterSettings.collect."""
+    """The limits of garbage collection. grace_ms: how long an object is kept after the last manifest that names it.
+    every_ms: the pause between two runs."""
 
     grace_ms: int = 600_000
     every_ms: int = 60_000

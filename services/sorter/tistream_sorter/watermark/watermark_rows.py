@@ -183,12 +183,12 @@ class Waiting:
         return Waiting(pl.concat([self._frame, *(other._frame for other in others)]))
 
     def joined(self) -> Waiting:
-        """Merge rows as far as possible, and sort them in log order. So a missing file leaves one row for each region
-        and gap after an hour, and not one for each push.
+        """Merge rows as far as possible, and sort them in log order (by span, region and log index). So a missing file
+        leaves one row for each region and gap after an hour, and not one for each push.
 
-        A row is merged into its predecessor in the same log if it begins at or before the predecessor's end, and its
-        resolved_ts is at least the predecessor's. Such a row cannot connect where its predecessor cannot, and the
-        merged row states everything that both state.
+        A row without a scan and without `after` is merged into its predecessor in the same log if no entry is missing
+        between the two, and neither its end nor its resolved_ts is lower than the predecessor's. Such a row cannot
+        connect where its predecessor cannot, and the merged row states everything that both state.
         """
         once = self._frame.with_columns(pl.col("base_ts").fill_null(-1)).unique().sort(_LOG_ORDER)
         own_log = pl.all_horizontal(*(pl.col(name).eq(pl.col(name).shift(1)) for name in _JOINED_BY))
@@ -236,7 +236,7 @@ def _unpacked(after: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def joined(rows: Iterable[Watermark]) -> list[Watermark]:
-    """Merge rows as far as possible, and sort them in log order; see Waiting.joined."""
+    """Merge rows as far as possible, and sort them by span, region and log index, as Waiting.joined does."""
     return Waiting.of(rows).joined().rows
 
 

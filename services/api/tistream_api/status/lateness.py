@@ -48,9 +48,10 @@ def held_by(picture: Picture) -> Hold | None:
     """The most urgent hold (reason why the tenant makes no progress); None if the tenant is on time and nothing blocks
     it.
 
-    A quarantined store, a gap in a store's files and a row that cannot be decoded are shown at once. Other holds are
-    shown only once the tenant is late, because short waits are normal; for example, a log range is missing until
-    another store's next file arrives. If an operator has paused the tenant, the pause is returned.
+    A quarantined store, a gap in a store's files, a range of keys whose agent does not read it, and a row that cannot
+    be decoded are shown at once. Other holds are shown only once the tenant is late, because short waits are normal;
+    for example, a log range is missing until another store's next file arrives. If an operator has paused the tenant,
+    the pause is returned.
     """
     if picture.paused is not None:
         return Hold(stage="dispatch", reason=picture.paused)

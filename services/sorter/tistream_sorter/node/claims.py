@@ -39,8 +39,8 @@ class Held:
 
     doubtful: a commit of which it is not known whether it succeeded. beside: a large tick that is running. trace: the
     trace of the current tick. logged_ms: when a failure was last logged. not_before_ms: the earliest time of the next
-    tick. The attributes from `looked_ms` on belong to Collector: the times at which it searched for objects of earlier
-    epochs and of sealed tasks.
+    tick. The attributes from `looked_ms` on belong to Collector, which searches for objects of earlier epochs and of
+    sealed tasks.
     """
 
     def __init__(self, task: Task, manifests: ManifestLog) -> None:
@@ -71,8 +71,8 @@ class SealedTask:
 
 
 class Claims:
-    """Opens tasks, and remembers claims whose result is not known. Such a claim is repeated with the same nonce: it may
-    have been written, and with another nonce it would look like the claim of another process. Thread-safe if no two
+    """Claims tasks, and remembers claims whose result is not known. Such a claim is repeated with the same nonce: it
+    may have been written, and with another nonce it would look like the claim of another process. Thread-safe if no two
     threads work on the same task."""
 
     def __init__(
@@ -132,8 +132,8 @@ class Claims:
 
     def open(self, identity: TaskIdentity) -> tuple[Held | SealedTask | None, bool]:
         """Try to claim a task. Returns (Held, True) if this process has it now; (SealedTask, True) if it is sealed;
-        (None, True) if a newer epoch holds it; (None, False) if the result is not known, and the caller must try
-        again."""
+        (None, True) if a newer epoch holds it; (None, False) if the claim failed or its result is not known, and the
+        caller must try again."""
         key = (identity.task_id, identity.task_epoch)
         with self._lock:
             nonce = self._nonces.setdefault(key, self._new_nonce())

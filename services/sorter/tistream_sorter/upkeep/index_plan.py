@@ -10,7 +10,7 @@ For each part of the index, these merges are considered in order:
    refused (base_plan.py), and the floor waits for open backfills.
 3. *Tiers.* `factor` or more neighbouring runs of a tier or of lower tiers are merged, if that at least doubles the
    largest. Tier t has runs of `factor`^t KiB or more. With a retention a merged run has at most a tenth of the index,
-   so that the floor soon passes it.
+   or `run_bytes` if that is more, so that the floor soon passes it.
 4. *Alignment.* After a merge of tasks, runs of neighbouring parts are merged until their windows are equal, so that the
    parts become one.
 

@@ -39,8 +39,8 @@ class RestoredTable:
 
 
 def restore_id(cluster_id: str, tenant_id: str, ts: int, source: Name, name: Name) -> str:
-    """Compute an id for the restore of one table from what is restored. If the command is repeated, it has the same id,
-    and so continues the interrupted restore."""
+    """Compute the id of the restore of one table from the tenant, the ts, and the table's names at the source and in
+    the target. If the command is repeated, it has the same id, and so continues the interrupted restore."""
     what = orjson.dumps([cluster_id, tenant_id, str(ts), source, name])
     return hashlib.blake2b(what, digest_size=16).hexdigest()
 

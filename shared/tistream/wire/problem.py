@@ -61,7 +61,8 @@ class PeerFailed(FatalError):
 
 
 class PeerBusy(Unavailable):
-    """A peer answered that the caller must try again later (429 or 503), or a proxy answered that the peer did not."""
+    """A peer answered that the caller must try again later (429 or 503), or a proxy answered that it got no answer from
+    the peer."""
 
     def __init__(self, detail: str, *, retry_after_s: float | None) -> None:
         super().__init__(detail)

@@ -241,7 +241,7 @@ def clean_until(data: U8, first: int, last: int) -> int:
 
     How it tests: a subtraction sets the top bit of each byte that is smaller than the number subtracted. A byte above
     0x7F has its top bit set before, so it is masked out. A borrow changes only the bytes after the one that causes it,
-    so the lowest byte that is marked is marked rightly.
+    so the lowest marked byte is always one that needs an escape.
     """
     while last - first >= WORD:
         word = u64(peek64(data, first))

@@ -206,10 +206,10 @@ class FeedShard(Wire):
 class FeedWork(Wire):
     """A shard that a worker must hold, under `epoch`; a newer epoch fences this one. `start_ts`: where the shard begins
     if the sink has no progress of it. `secrets`: the sealed texts of the secrets that `sink_uri` refers to, by name; a
-    name that is not in it does not exist. `moved`: the newest move of the checkpoint, which must be applied to a sink
-    that has an earlier revision. `shards`: the number of shards of the feed. `known_ts`: a checkpoint of the shard that
-    the sink has acknowledged; null: the sink may be empty. `cutting`: the shard ends at `end_ts`, where the feed is
-    divided into other shards. Until then the shard writes as many partitions of a topic as before, whatever `config`
+    secret whose name is missing does not exist. `moved`: the newest move of the checkpoint, which must be applied to a
+    sink that has an earlier revision. `shards`: the number of shards of the feed. `known_ts`: a checkpoint of the shard
+    that the sink has acknowledged; null: the sink may be empty. `cutting`: the shard ends at `end_ts`, where the feed
+    is divided into other shards. Until then the shard writes as many partitions of a topic as before, whatever `config`
     says."""
 
     shard: FeedShard

@@ -42,9 +42,10 @@ class VerifyFeed(StrictRequest):
 
 
 class Difference(Wire):
-    """An event that is not exactly once in the sink. `what`: `missing`, it is not there; `unexpected`, a message that
-    the feed would not send; `repeated`, it is there more often than it was committed. `key`: the values of the handle
-    key, as the message has them. `offset`: that of the message; null if there is no message."""
+    """An event that is not exactly once in the sink. `what`: `missing`: the sink does not have the event; `unexpected`:
+    the sink has a message that the feed would not send; `repeated`: the sink has the event more often than it was
+    committed. `key`: the values of the handle key, as the message has them. `offset`: that of the message; null if
+    there is no message."""
 
     what: Literal["missing", "unexpected", "repeated"]
     database: str

@@ -67,7 +67,7 @@ class CreateRestore(StrictRequest):
 
 
 class RestoreName(StrictRequest):
-    """The database and the name that a table of a restore had at the restore's ts."""
+    """The name of a table at the restore's ts: its database, and its own name."""
 
     database: str
     table: str

@@ -31,7 +31,7 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.sorter import Hold
 from tistream_sorter.jobs.shard import StorageRules
-from tistream_sorter.metrics import HoldsTold, SorterMetrics
+from tistream_sorter.metrics import HoldCollector, SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, coming_tasks, kept, seal_orders, wanted_tasks
 from tistream_sorter.node.base_converter import BaseConverter, ListedBackfill
 from tistream_sorter.node.node import SorterNode
@@ -267,7 +267,7 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
     registry = new_registry()
     counted = measured(objects, registry)
     running = _Running(settings, counted, keys_of(objects), clock, SorterMetrics(registry), outside, peers)
-    registry.register(HoldsTold(running.holds))
+    registry.register(HoldCollector(running.holds))
 
     @contextmanager
     def run() -> Iterator[None]:

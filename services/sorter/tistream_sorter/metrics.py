@@ -106,7 +106,7 @@ class SorterMetrics:
             self.file_seconds.observe(max(0, one) / 1000)
 
 
-class HoldsTold(Collector):
+class HoldCollector(Collector):
     """A Prometheus collector for the holds of this sorter's tasks, that is, the reasons why their watermarks do not
     advance. It examines all slices, so it computes only when the metrics are scraped."""
 

@@ -20,7 +20,7 @@ from tistream.service.observe.store_metrics import measured
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.sorter import Hold
 from tistream_meta.metrics import MetaMetrics
-from tistream_sorter.metrics import HoldsTold
+from tistream_sorter.metrics import HoldCollector
 
 MONITORING = ROOT / "deploy" / "monitoring"
 FOLDERS = ("shared", "services", "simulator", "tools")
@@ -58,7 +58,7 @@ def _told() -> dict[str, set[str]]:
     meta.count_stores(())
     meta.count_feeds((), ())
     measured(MemoryObjectStore(), registry)
-    registry.register(HoldsTold(lambda: ()))
+    registry.register(HoldCollector(lambda: ()))
     found: dict[str, set[str]] = defaultdict(set)
     for family in registry.collect():
         for sample in family.samples:
@@ -174,5 +174,5 @@ def test_names_are_read_off_the_source() -> None:
 
 def test_stages_are_those_that_a_hold_may_have() -> None:
     [metadata] = Hold.model_fields["stage"].metadata
-    assert len(values()["stage"]) > len(HoldsTold.STAGES)
+    assert len(values()["stage"]) > len(HoldCollector.STAGES)
     assert {stage for stage in values()["stage"] if not re.fullmatch(metadata.pattern, stage)} == set()

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from support.sorter_world import SorterWorld
 from support.tiny_tenant import TinyTenant, watermark
 from tistream_sorter.jobs.executor import command
-from tistream_sorter.metrics import HoldsTold
+from tistream_sorter.metrics import HoldCollector
 
 TINY = TinyTenant()
 POD = {
@@ -48,7 +48,9 @@ def test_holds_are_counted_when_somebody_asks() -> None:
     world = SorterWorld(TINY, [])
     registry = CollectorRegistry()
     registry.register(
-        HoldsTold(lambda: [hold for task in world.node.tasks() for hold in task.status(world.clock.now_ms(), 0).holds])
+        HoldCollector(
+            lambda: [hold for task in world.node.tasks() for hold in task.status(world.clock.now_ms(), 0).holds]
+        )
     )
     assert 'tistream_sorter_holds{stage="damaged"} 0.0' in generate_latest(registry).decode()
     world.push(TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100)))

@@ -29,7 +29,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tistream_sorter.state.task_state": ("test_seals.py", "test_heirs_progress.py"),
     "tistream_sorter.task.from_parents": ("test_seals.py", "test_heirs_progress.py"),
     "tistream_sorter.task.inbox": ("test_bounds_and_idleness.py",),
-    "tistream_sorter.task.turn": ("test_bounds_and_idleness.py", "test_seals.py", "test_progress_told.py"),
+    "tistream_sorter.task.task_machine": ("test_bounds_and_idleness.py", "test_seals.py", "test_progress_told.py"),
     "tistream_sorter.task.tick": ("test_progress_told.py", "test_locks_over_ticks.py", "test_loud_stops.py"),
     "tistream_sorter.upkeep.gc_plan": ("test_pool_collection.py",),
     "tistream_sorter.upkeep.compaction_plan": ("test_compaction_plans.py",),

@@ -44,7 +44,7 @@ from tistream_sorter.node.assignment import TaskRules, coming_tasks, seal_orders
 from tistream_sorter.node.base_converter import BaseConverter, ListedBackfill
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.progress import ProgressFeed
-from tistream_sorter.task.turn import TickLimits
+from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.upkeep.shards import CutRules
 
 CLOCK = SystemClock()

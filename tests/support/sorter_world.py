@@ -38,8 +38,8 @@ from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.tick_jobs import Runner
 from tistream_sorter.state.task_state import TaskIdentity
+from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.task.tick import TaskFile
-from tistream_sorter.task.turn import TickLimits
 from tistream_sorter.upkeep.index_plan import IndexRules
 from tistream_sorter.upkeep.shards import CutRules
 

@@ -39,8 +39,8 @@ from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.tick_jobs import Runner
 from tistream_sorter.task.mailbox import FlushedByAll
 from tistream_sorter.task.task import Task
+from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.task.tick import TaskFile
-from tistream_sorter.task.turn import TickLimits
 from tistream_sorter.upkeep.compaction_plan import CompactRules
 from tistream_sorter.upkeep.gc_plan import COLLECT_DEFAULT, CollectRules
 from tistream_sorter.upkeep.index_plan import IndexRules

@@ -41,7 +41,7 @@ from tistream_sorter.node.tick_jobs import Runner
 from tistream_sorter.routes import router
 from tistream_sorter.settings import CollectSettings, CompactSettings, IndexSettings, SorterSettings, TickSettings
 from tistream_sorter.state.task_state import TaskIdentity
-from tistream_sorter.task.turn import TickLimits
+from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.upkeep.compaction_plan import CompactRules
 from tistream_sorter.upkeep.gc_plan import CollectRules
 from tistream_sorter.upkeep.index_plan import IndexRules

@@ -35,7 +35,7 @@ def progress_above_what_is_pending(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_sorter:Turn.rests",
+    "tistream_sorter:TaskMachine.is_idle",
     invariants=(24,),
     catchers=("test_a_tenant_for_which_no_file_arrives_writes_nothing",),
 )

@@ -16,7 +16,7 @@ from tistream_sorter.jobs.index.base_unit import BaseMade
 from tistream_sorter.state.task_state import Retention, TaskIdentity, TaskState, first_state
 from tistream_sorter.task.mailbox import Backfilled, Keep
 from tistream_sorter.task.task import Task
-from tistream_sorter.task.turn import TickLimits
+from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.upkeep.base_plan import OpenBackfill, kept_above, refusal, units, with_bases
 from tistream_sorter.upkeep.retention import retained
 from tistream_sorter.upkeep.shards import CutRules

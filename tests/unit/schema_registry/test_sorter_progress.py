@@ -17,8 +17,8 @@ from tistream_schema.sorter_progress import SorterProgress
 from tistream_sorter.node.progress import ProgressFeed
 from tistream_sorter.state.task_state import TaskIdentity, first_state
 from tistream_sorter.task.task import Task
+from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.task.tick import CutRules
-from tistream_sorter.task.turn import TickLimits
 
 URL = "http://sorter-1"
 LIMITS = TickLimits(1 << 20, 10_000, 99, CutRules(1, 1 << 20))

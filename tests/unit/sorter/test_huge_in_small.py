@@ -21,7 +21,7 @@ from tistream.storage.object_store import Body
 from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult, StorageRules
-from tistream_sorter.task.turn import TickLimits
+from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.upkeep.sweep import EVERY_MS
 
 TINY = TinyTenant()

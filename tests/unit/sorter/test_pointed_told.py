@@ -11,7 +11,7 @@ from tistream.model.span import KeySpan
 from tistream.storage import layout
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state
 from tistream_sorter.task.task import Task
-from tistream_sorter.task.turn import TickLimits
+from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.upkeep.shards import CutRules
 
 TENANT = TenantKey("7", "acme")

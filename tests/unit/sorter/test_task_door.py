@@ -13,7 +13,7 @@ from tistream_sorter.jobs.rewrite import Rewritten
 from tistream_sorter.state.task_state import Retention, TaskIdentity, first_state
 from tistream_sorter.task.mailbox import FlushedByAll, Keep, Mailbox, NothingLeftOf, ReadThrough, Wasted
 from tistream_sorter.task.task import Task
-from tistream_sorter.task.turn import TickLimits
+from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.upkeep.gc_plan import CollectRules
 from tistream_sorter.upkeep.shards import CutRules
 

@@ -26,7 +26,7 @@ from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_stat
 from tistream_sorter.task.from_parents import inherited_state
 from tistream_sorter.task.seal_orders import others
 from tistream_sorter.task.task import Task
-from tistream_sorter.task.turn import TickLimits, Turn
+from tistream_sorter.task.task_machine import TaskMachine, TickLimits
 
 log = logging.getLogger(__name__)
 
@@ -189,10 +189,10 @@ class Claims:
             return 0
         return served.resolved_ts if served.snapshot_ts == identity.snapshot_ts else 0
 
-    def read_others(self, one: Held, turn: Turn, now_ms: int) -> None:
+    def read_others(self, one: Held, turn: TaskMachine, now_ms: int) -> None:
         """Read the manifests of the other parents of a merge, if the task's next step depends on them. `now_ms`:
         monotonic. Raises the errors of a read."""
-        wanted = turn.to_read
+        wanted = turn.parents_to_read
         if not wanted:
             one.reads = 0
         if not wanted or now_ms < one.read_ms:
@@ -201,7 +201,7 @@ class Claims:
         one.read_ms = now_ms if one.reads < READS_AT_ONCE else now_ms + READ_AGAIN_MS
         state = turn.state
         views = [TaskObjects(self._objects, state.identity.tenant, task_id).follow() for task_id in wanted]
-        turn.heard(others(state, views))
+        turn.set_other_parents(others(state, views))
 
     def _parent(self, identity: TaskIdentity, task_id: int) -> TaskView:
         return TaskObjects(self._objects, identity.tenant, task_id).follow()

@@ -25,8 +25,8 @@ from tistream_sorter.state.task_state import TaskIdentity, TaskState
 from tistream_sorter.task.mailbox import Keep
 from tistream_sorter.task.status import log_fields
 from tistream_sorter.task.task import Task
+from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.task.tick import TickPlan
-from tistream_sorter.task.turn import TickLimits
 from tistream_sorter.upkeep.gc_plan import dropped, manifests_below
 from tistream_sorter.watermark.slice_work import passed_over
 

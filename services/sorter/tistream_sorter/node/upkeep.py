@@ -12,7 +12,7 @@ from tistream_sorter.node.compactor import Compactor
 from tistream_sorter.node.index_merger import IndexMerger
 from tistream_sorter.node.tick_jobs import Runner
 from tistream_sorter.task.task import Task
-from tistream_sorter.task.turn import TickLimits
+from tistream_sorter.task.task_machine import TickLimits
 
 
 class Upkeep:

@@ -1,4 +1,4 @@
-"""Passes files, orders and notes from other threads to a task. The next turn of the task reads them (turn.py).
+"""Passes files, orders and notes from other threads to a task. The next turn of the task reads them (task_machine.py).
 Thread-safe.
 
 Its lock is the only one of a task. The lock protects data that threads share, and is held only briefly. No thread

@@ -55,7 +55,7 @@ class SealStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Others:
+class OtherParents:
     """What the logs of the other parents say about a merge. sealed: one of them is sealed in favour of the child, which
     cannot be undone. bound: the leading parent is another task and stops for the child, so it may be sealed in the
     child's favour at any moment."""
@@ -64,17 +64,17 @@ class Others:
     bound: bool
 
 
-def others(state: TaskState, views: Sequence[TaskView]) -> Others:
+def others(state: TaskState, views: Sequence[TaskView]) -> OtherParents:
     """Derive what the logs of the other parents say about the merge. `views` are these logs, in the order of
     `state.merge.parents`, read after this task stopped."""
     merge = state.merge
     assert merge is not None
     sealed = any(_ends(view, merge) for view in views)
     if leads(state) or not views:
-        return Others(sealed, bound=False)
+        return OtherParents(sealed, bound=False)
     newest = views[0].state
     stops = newest is not None and (newest.stop_at, newest.merge) == (state.stop_at, merge)
-    return Others(sealed, bound=stops and not views[0].sealed)
+    return OtherParents(sealed, bound=stops and not views[0].sealed)
 
 
 def _ends(view: TaskView, merge: Merging) -> bool:
@@ -129,7 +129,7 @@ def _span(child: ChildTask) -> KeySpan:
     return KeySpan(start, end)
 
 
-def next_step(state: TaskState, order: FittingOrder | None, heard: Others | None = None) -> SealStep | None:
+def next_step(state: TaskState, order: FittingOrder | None, heard: OtherParents | None = None) -> SealStep | None:
     """The stop_at or seal that the next manifest must have for the order; None if there is nothing to do. Only a holder
     to which the route table still assigns the task may call this. An order of None withdraws a stop. `heard` is the
     result of `others()`. If `must_read()` is true it is needed; while it is None then, because the logs could not be

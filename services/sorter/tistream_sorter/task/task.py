@@ -4,7 +4,7 @@ Two rules hold, and the types enforce them:
 
 * Any thread may use the methods of `Task`. A method reads or replaces one value as a whole, or puts something into the
   mailbox (mailbox.py), whose lock is the only one. It never changes the state.
-* The state changes only in a turn (turn.py), and a turn begins only with `Task.turn`. One turn runs at a time; a second
+* The state changes only in a turn (task_machine.py), and a turn begins only with `Task.turn`. One turn runs at a time; a second
   one at the same time is a bug, and raises AssertionError. A turn may last long: no other thread waits for it.
 """
 
@@ -21,8 +21,8 @@ from tistream_sorter.state.positions import Positions
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.mailbox import Mailbox, Note
 from tistream_sorter.task.status import coverage, slice_holds, store_need, task_status
+from tistream_sorter.task.task_machine import TaskMachine, TickLimits
 from tistream_sorter.task.tick import TaskFile
-from tistream_sorter.task.turn import TickLimits, Turn
 from tistream_sorter.upkeep.load import LoadMeter
 
 
@@ -35,10 +35,10 @@ class Task:
         self._mail = Mailbox(
             state, limits.inbox_files_max, read_by_registry=self.read_by_registry, backfills=limits.backfills
         )
-        self._turn = Turn(state, limits, self._mail)
+        self._turn = TaskMachine(state, limits, self._mail)
 
     @contextmanager
-    def turn(self) -> Iterator[Turn]:
+    def turn(self) -> Iterator[TaskMachine]:
         """Begin a turn as a context manager, in which the task decides its next step or changes its state. Only the
         thread that runs the task's ticks may call this."""
         self._mail.begin_turn()

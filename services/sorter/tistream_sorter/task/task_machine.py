@@ -17,7 +17,7 @@ from tistream_sorter.state.task_state import Retention, TaskState
 from tistream_sorter.task.inbox import groups_of
 from tistream_sorter.task.mailbox import Mailbox
 from tistream_sorter.task.restate import manifest_of
-from tistream_sorter.task.seal_orders import FittingOrder, Others, must_read, next_step, other_parents
+from tistream_sorter.task.seal_orders import FittingOrder, OtherParents, must_read, next_step, other_parents
 from tistream_sorter.task.tick import (
     Applied,
     FileApplication,
@@ -58,7 +58,7 @@ class TickLimits:
     apply_steps: int = APPLY_STEPS
 
 
-class Turn:
+class TaskMachine:
     """The state of a task, and the decisions about its next step.
 
     Other threads read `state`, `durable`, `stopped`, `trouble`, `unfinished` and `load`, each of which is replaced as a
@@ -75,7 +75,7 @@ class Turn:
         self._limits = limits
         self._mail = mail
         # The state of the merge according to its other parents, as read for the next tick.
-        self._others: Others | None = None
+        self._others: OtherParents | None = None
         self._idle_at_ms: int | None = None  # when to write progress without changes; None: at once
         self._sweeps = Sweeps()
         self._sweeping: frozenset[str] = frozenset()  # large pending parts that the current tick scans for dead locks
@@ -83,7 +83,7 @@ class Turn:
         self._application: FileApplication | None = None  # in progress; `state` does not change until it has ended
 
     @property
-    def rests(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether there is nothing to do: no file is queued, and a manifest covers all files that were processed."""
         return not self._mail.has_files() and not self.state.unwritten and not self.state.unflushed
 
@@ -93,7 +93,7 @@ class Turn:
         return self._application is not None
 
     @property
-    def to_read(self) -> list[int]:
+    def parents_to_read(self) -> list[int]:
         """The other parents of a merge, if the next step needs their logs; otherwise empty."""
         state = self.state
         if self.stopped is not None or self._application is not None:
@@ -102,7 +102,7 @@ class Turn:
             return []
         return other_parents(state)
 
-    def heard(self, others: Others | None) -> None:
+    def set_other_parents(self, others: OtherParents | None) -> None:
         """Store what the logs of the other parents say about the merge; None if they could not be read."""
         self._others = others
 
@@ -151,7 +151,7 @@ class Turn:
             and (ordered := self._ordered_step(order, nonce, wall_ms)) is not None
         ):
             return ordered
-        if self.stopped is not None or self.rests:
+        if self.stopped is not None or self.is_idle:
             return None
         idle = self._idle_at_ms is None or now_ms >= self._idle_at_ms
         if (found := self._apply_files(now_ms, idle=idle)) is None:
@@ -198,7 +198,7 @@ class Turn:
         if state.inherited:
             return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
         step, self._others = next_step(state, order, self._others), None
-        if step is None and state.restate and self.rests:
+        if step is None and state.restate and self.is_idle:
             return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
         if step is None:
             return None

@@ -37,7 +37,7 @@ from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, kept, seal_orders, wanted_tasks
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.tick_jobs import Runner
-from tistream_sorter.task.mailbox import FlushedByAll
+from tistream_sorter.task.mailbox import FlushedByAllNote
 from tistream_sorter.task.task import Task
 from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.task.tick import TaskFile
@@ -240,7 +240,7 @@ class SplitWorld:
             if task.task_id not in self.rows:
                 continue
             if len(known) == len(held):
-                task.leave(FlushedByAll(min(known)))
+                task.leave(FlushedByAllNote(min(known)))
             received = task.received()
             files = []
             for (store, chain), by_prev in self._arrived.items():

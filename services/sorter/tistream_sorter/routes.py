@@ -16,7 +16,7 @@ from tistream.wire import file_batch
 from tistream.wire.sorter import Coverage, FilesReceipt, ProgressPage, StoreNeed, TaskList
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.progress import ProgressFeed
-from tistream_sorter.task.mailbox import FlushedByAll
+from tistream_sorter.task.mailbox import FlushedByAllNote
 from tistream_sorter.task.status import chains
 from tistream_sorter.task.tick import TaskFile
 
@@ -63,7 +63,7 @@ def accept_files(
             unknown.append(task_id)
             continue
         if batch.flushed_ts is not None:
-            task.leave(FlushedByAll(batch.flushed_ts))
+            task.leave(FlushedByAllNote(batch.flushed_ts))
         full &= not task.offer(files, clock.monotonic_ms())
         received[task_id] = chains(task.received())
     node.wake()

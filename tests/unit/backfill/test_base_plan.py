@@ -14,7 +14,7 @@ from tistream.model.ts import MAX_TS
 from tistream.schema.tidb.meta_change import record_span
 from tistream_sorter.jobs.index.base_unit import BaseMade
 from tistream_sorter.state.task_state import Retention, TaskIdentity, TaskState, first_state
-from tistream_sorter.task.mailbox import Backfilled, Keep
+from tistream_sorter.task.mailbox import OpenBackfillsNote, RetentionNote
 from tistream_sorter.task.task import Task
 from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.upkeep.base_plan import OpenBackfill, kept_above, refusal, units, with_bases
@@ -109,10 +109,10 @@ def test_retention_waits_for_open_backfills() -> None:
     assert kept_above([plan, None]) == 0, "a plan that is not known may allow any ts"
     limits = TickLimits(1 << 30, 10_000, 100, CutRules(1, 1 << 30), backfills=True)
     task = Task(state(), limits)
-    task.leave(Keep(1))
+    task.leave(RetentionNote(1))
     for above_ts in (0, 300, MAX_TS):
         if above_ts:
-            task.leave(Backfilled(above_ts))
+            task.leave(OpenBackfillsNote(above_ts))
         with task.turn() as turn:
             turn.settle(0)
         assert task.state.retention.read_ts <= above_ts

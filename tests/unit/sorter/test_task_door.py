@@ -11,7 +11,14 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream_sorter.jobs.rewrite import Rewritten
 from tistream_sorter.state.task_state import Retention, TaskIdentity, first_state
-from tistream_sorter.task.mailbox import FlushedByAll, Keep, Mailbox, NothingLeftOf, ReadThrough, Wasted
+from tistream_sorter.task.mailbox import (
+    AncestorErasedNote,
+    FlushedByAllNote,
+    GarbageNote,
+    Mailbox,
+    RetentionNote,
+    SchemaReadNote,
+)
 from tistream_sorter.task.task import Task
 from tistream_sorter.task.task_machine import TickLimits
 from tistream_sorter.upkeep.gc_plan import CollectRules
@@ -42,9 +49,9 @@ def test_a_turn_that_fails_leaves_the_door_open() -> None:
 
 def test_notes_count_from_the_next_turn_on() -> None:
     task = Task(STATE, LIMITS)
-    task.leave(Keep(60_000))
-    task.leave(ReadThrough(90))
-    task.leave(Wasted("k"))
+    task.leave(RetentionNote(60_000))
+    task.leave(SchemaReadNote(90))
+    task.leave(GarbageNote("k"))
     assert task.state is STATE
     with task.turn() as turn:
         assert turn.settle(0) == ["k"]
@@ -54,10 +61,17 @@ def test_notes_count_from_the_next_turn_on() -> None:
 
 def test_the_newest_note_counts_and_of_what_all_have_flushed_the_highest() -> None:
     mail = Mailbox(STATE, 99, read_by_registry=True)
-    for note in (Keep(1), Keep(None), ReadThrough(5), ReadThrough(4), FlushedByAll(9), FlushedByAll(7)):
+    for note in (
+        RetentionNote(1),
+        RetentionNote(None),
+        SchemaReadNote(5),
+        SchemaReadNote(4),
+        FlushedByAllNote(9),
+        FlushedByAllNote(7),
+    ):
         mail.leave(note)
-    mail.leave(NothingLeftOf(1))
-    mail.leave(NothingLeftOf(2))
+    mail.leave(AncestorErasedNote(1))
+    mail.leave(AncestorErasedNote(2))
     done = Rewritten(3)
     mail.leave(done)
     notes = mail.notes()

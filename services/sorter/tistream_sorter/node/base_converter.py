@@ -20,7 +20,7 @@ from tistream.storage.chunk_reader import open_chunk, read_plan
 from tistream.storage.measured import MeasuredObjectStore
 from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.task.mailbox import Backfilled, Wasted
+from tistream_sorter.task.mailbox import GarbageNote, OpenBackfillsNote
 from tistream_sorter.task.task import Task
 from tistream_sorter.upkeep.base_plan import NewNonce, OpenBackfill, kept_above, next_chunks, refusal, units
 from tistream_sorter.upkeep.compaction_plan import Pauses
@@ -86,7 +86,7 @@ class BaseConverter:
             above_ts = kept_above(None if one is None else one.plan for one in plans)
             for task in tasks:
                 if task.durable.identity.tenant == tenant:
-                    task.leave(Backfilled(above_ts))
+                    task.leave(OpenBackfillsNote(above_ts))
         self._pauses.keep_only({task.task_id for task in tasks})
         found: list[tuple[Task, BaseUnit]] = []
         for task in tasks:
@@ -156,7 +156,7 @@ class BaseConverter:
             log.error("job that converts base chunks failed", exc_info=error, extra={"chunks": len(found)})
             self._metrics.base_failures.inc()
             for task, unit in found:
-                task.leave(Wasted(unit.key(0)))
+                task.leave(GarbageNote(unit.key(0)))
                 self._pauses.failed(task.task_id, self._clock.monotonic_ms())
             return
         for made in results:

@@ -23,7 +23,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.claims import Held
 from tistream_sorter.state.task_state import TaskState
-from tistream_sorter.task.mailbox import NothingLeftOf, ReadThrough
+from tistream_sorter.task.mailbox import AncestorErasedNote, SchemaReadNote
 from tistream_sorter.task.status import log_fields
 from tistream_sorter.upkeep.gc_plan import CollectRules, left_behind, unnamed
 
@@ -67,7 +67,7 @@ class Collector:
             self._look(held, state, now_ms)
             held.looked_ms = now_ms
         if held.task.read_by_registry and state.retention.keep_ms is not None and held.read_at != state.number:
-            held.task.leave(ReadThrough(self._schema_read_ts(state.identity.tenant)))
+            held.task.leave(SchemaReadNote(self._schema_read_ts(state.identity.tenant)))
             held.read_at = state.number  # an idle task has no further rows that expire
         if (ancestors := held.task.ancestors) and now_ms >= held.heritage_ms:
             found = [self._look_at_ancestor(held, state, ancestor, now_ms) for ancestor in ancestors]
@@ -97,7 +97,7 @@ class Collector:
         keys = list(self._keys(tenant, ancestor))
         old = self._manifests_below_floor(tenant, ancestor)
         if not keys and not old:
-            held.task.leave(NothingLeftOf(ancestor))
+            held.task.leave(AncestorErasedNote(ancestor))
             return False
         view = TaskObjects(self._objects, tenant, ancestor).follow()
         assert view.last is not None, "an ancestor was sealed, and its seal stays"

@@ -13,7 +13,7 @@ from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.upkeep_jobs import UpkeepJobs
 from tistream_sorter.state.task_state import TaskState
-from tistream_sorter.task.mailbox import Wasted
+from tistream_sorter.task.mailbox import GarbageNote
 from tistream_sorter.task.status import log_fields
 from tistream_sorter.task.task import Task
 from tistream_sorter.upkeep.compaction_plan import CompactRules, rewrite
@@ -69,4 +69,4 @@ class Compactor(UpkeepJobs[Rewrite]):
 
     def _failed(self, task: Task, unit: Rewrite) -> None:
         self._metrics.compact_failures.inc()
-        task.leave(Wasted(unit.key))
+        task.leave(GarbageNote(unit.key))

@@ -14,7 +14,7 @@ from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.upkeep_jobs import UpkeepJobs
 from tistream_sorter.state.task_state import TaskState
-from tistream_sorter.task.mailbox import Merged, Wasted
+from tistream_sorter.task.mailbox import GarbageNote, IndexMergedNote
 from tistream_sorter.task.status import log_fields
 from tistream_sorter.task.task import Task
 from tistream_sorter.upkeep.index_plan import IndexRules, index_unit
@@ -90,9 +90,9 @@ class IndexMerger(UpkeepJobs[IndexUnit]):
         self._pauses.worked(task.task_id)
         self._metrics.indexed_bytes.inc(unit.source_bytes)
         self._metrics.index_written_bytes.inc(sum(run.size for run in written))
-        task.leave(Merged(unit, written))
+        task.leave(IndexMergedNote(unit, written))
 
     def _failed(self, task: Task, unit: IndexUnit) -> None:
         self._metrics.index_failures.inc()
         for number in range(max(1, self._shards.get(unit.nonce, 1))):
-            task.leave(Wasted(layout.run(unit.tenant, unit.task_id, unit.task_epoch, unit.nonce, number)))
+            task.leave(GarbageNote(layout.run(unit.tenant, unit.task_id, unit.task_epoch, unit.nonce, number)))

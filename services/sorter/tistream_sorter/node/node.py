@@ -22,7 +22,7 @@ from tistream_sorter.node.tick_jobs import Runner, TickJobs
 from tistream_sorter.node.tick_trace import TickTrace
 from tistream_sorter.node.upkeep import Upkeep
 from tistream_sorter.state.task_state import TaskIdentity, TaskState
-from tistream_sorter.task.mailbox import Keep
+from tistream_sorter.task.mailbox import RetentionNote
 from tistream_sorter.task.status import log_fields
 from tistream_sorter.task.task import Task
 from tistream_sorter.task.task_machine import TickLimits
@@ -106,7 +106,7 @@ class SorterNode:
                     self._held.pop(task_id, None)
                     self._sealed.pop(task_id, None)
         for task in self.tasks():
-            task.leave(Keep(keep.get(task.state.identity.tenant)))
+            task.leave(RetentionNote(keep.get(task.state.identity.tenant)))
             self._give(task, orders)
         self._claims.keep_only(epochs)
         new = [identity for identity in wanted if current.get(identity.task_id) != identity.task_epoch]
@@ -118,7 +118,7 @@ class SorterNode:
                     self._sealed[identity.task_id] = opened
                 self.report_now()
             elif opened is not None:
-                opened.task.leave(Keep(keep.get(identity.tenant)))
+                opened.task.leave(RetentionNote(keep.get(identity.tenant)))
                 self._give(opened.task, orders)
                 with self._lock:
                     self._held[identity.task_id] = opened

@@ -30,14 +30,14 @@ from tistream_sorter.task.tick import TaskFile, emptied
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class RetentionNote:
     """A note that sets for how many ms committed rows are kept; None: for ever."""
 
     ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class ReadThrough:
+class SchemaReadNote:
     """A note that the schema registry has read the pool up to `ts` and stored the result. Rows above it must be
     kept."""
 
@@ -45,7 +45,7 @@ class ReadThrough:
 
 
 @dataclass(frozen=True, slots=True)
-class FlushedByAll:
+class FlushedByAllNote:
     """A note that the manifests of all tasks of the tenant cover `ts`, so readers may have read up to it. Rows above it
     must be kept, because no reader has read further than the slowest task. The highest of several notes counts."""
 
@@ -53,7 +53,7 @@ class FlushedByAll:
 
 
 @dataclass(frozen=True, slots=True)
-class Backfilled:
+class OpenBackfillsNote:
     """A note that open backfills may have chunks as of any ts above `above_ts`, so rows above it must be kept. MAX_TS:
     no backfill is open."""
 
@@ -61,7 +61,7 @@ class Backfilled:
 
 
 @dataclass(frozen=True, slots=True)
-class NothingLeftOf:
+class AncestorErasedNote:
     """A note that a sealed ancestor has no objects left, so it can be removed from the heritage (the ancestors whose
     objects may exist)."""
 
@@ -69,14 +69,14 @@ class NothingLeftOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Wasted:
+class GarbageNote:
     """A note about an object that may exist and that no manifest will ever name, so it is garbage."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class IndexMergedNote:
     """A note that a merge of the version index has ended. The next manifest names the runs `written` in place of the
     inputs of `unit`."""
 
@@ -86,7 +86,17 @@ class Merged:
 
 # Rewritten: a compaction is complete. BaseMade: a base chunk was converted; the next manifest names its base and its
 # run.
-Note = Keep | ReadThrough | FlushedByAll | Backfilled | NothingLeftOf | Wasted | Rewritten | Merged | BaseMade
+Note = (
+    RetentionNote
+    | SchemaReadNote
+    | FlushedByAllNote
+    | OpenBackfillsNote
+    | AncestorErasedNote
+    | GarbageNote
+    | Rewritten
+    | IndexMergedNote
+    | BaseMade
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,7 @@ class Notes:
     backfilled_ts: int
     nothing_left_of: frozenset[int]
     rewritten: list[Rewritten]
-    merged: list[Merged]
+    merged: list[IndexMergedNote]
     based: list[BaseMade]
     wasted: list[str]
 
@@ -126,21 +136,21 @@ class Mailbox:
         with self._lock:
             notes = self._notes
             match note:
-                case Keep(ms):
+                case RetentionNote(ms):
                     self._notes = replace(notes, keep_ms=ms)
-                case ReadThrough(ts):
+                case SchemaReadNote(ts):
                     self._notes = replace(notes, read_ts=ts)
-                case FlushedByAll(ts):
+                case FlushedByAllNote(ts):
                     self._notes = replace(notes, flushed_by_all=max(notes.flushed_by_all, ts))
-                case Backfilled(above_ts):
+                case OpenBackfillsNote(above_ts):
                     self._notes = replace(notes, backfilled_ts=above_ts)
-                case NothingLeftOf(task_id):
+                case AncestorErasedNote(task_id):
                     self._notes = replace(notes, nothing_left_of=notes.nothing_left_of | {task_id})
-                case Wasted(key):
+                case GarbageNote(key):
                     notes.wasted.append(key)
                 case Rewritten():
                     notes.rewritten.append(note)
-                case Merged():
+                case IndexMergedNote():
                     notes.merged.append(note)
                 case BaseMade():
                     notes.based.append(note)

@@ -22,7 +22,7 @@ from tistream.model.ts import from_physical_ms
 from tistream.schema.tidb.meta_change import record_span
 from tistream.storage import layout
 from tistream.storage.measured import MeasuredObjectStore
-from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseResult, BaseUnit
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.base_converter import BaseConverter, ListedBackfill
 from tistream_upstream.config import ClusterConfig
@@ -33,7 +33,7 @@ RECORD = slice(9, 11)
 class DyingConverter(DyingMerger):
     """A BaseConverter some of whose jobs die."""
 
-    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseResult]:
         if self._fate.random() >= DEATHS:
             return super().bases(units)
         super().bases(units[: self._fate.randrange(len(units) + 1)])

@@ -28,7 +28,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.jobs.index.base_runs import base_guarded
-from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseResult, BaseUnit
 from tistream_sorter.jobs.index.index_merge import merge_guarded
 from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
@@ -59,7 +59,7 @@ class InlineRunner:
     def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
         return [merge_guarded(self.objects, unit) for unit in units]
 
-    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseResult]:
         return [base_guarded(self.objects, unit) for unit in units]
 
 

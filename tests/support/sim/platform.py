@@ -50,7 +50,7 @@ from tistream_sorter.app import build_app as build_sorter
 from tistream_sorter.jobs.bundles import bundles
 from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.jobs.index.base_runs import base_guarded
-from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseResult, BaseUnit
 from tistream_sorter.jobs.index.index_merge import merge_guarded
 from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
@@ -205,7 +205,7 @@ class SimRunner:
             raise RuntimeError("the executor was lost")
         return [merge_guarded(self._objects, unit) for unit in units]
 
-    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseResult]:
         self._scheduler.sleep(self._scheduler.rng.randrange(5_000, 40_000))
         if self._scheduler.rng.random() < self._faults.job_lost:
             raise RuntimeError("the executor was lost")

@@ -12,7 +12,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import MAX_TS
 from tistream.schema.tidb.meta_change import record_span
-from tistream_sorter.jobs.index.base_unit import BaseMade
+from tistream_sorter.jobs.index.base_unit import BaseResult
 from tistream_sorter.state.task_state import Retention, TaskIdentity, TaskState, first_state
 from tistream_sorter.task.mailbox import OpenBackfillsNote, RetentionNote
 from tistream_sorter.task.task import Task
@@ -72,7 +72,7 @@ def test_a_chunk_below_the_log_is_refused() -> None:
 
 def test_a_base_joins_the_parts_that_it_touches_and_counts_as_taken_in() -> None:
     index = (IndexPart(LEFT, 100, 100, 300), IndexPart(RIGHT, 100, 100, 400))
-    made = BaseMade(
+    made = BaseResult(
         3,
         units(state(*index), backfill(500), nonce, 1)[0].chunk,
         Base(TABLE, 500),

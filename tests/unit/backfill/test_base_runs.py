@@ -26,7 +26,7 @@ from tistream.schema.tidb.meta_change import record_span
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_sorter.jobs.index.base_runs import base_guarded
-from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseResult, BaseUnit
 
 NAME = "everything"
 
@@ -83,7 +83,7 @@ class BaseWorld:
         return frame
 
 
-def good(made: BaseMade) -> BaseMade:
+def good(made: BaseResult) -> BaseResult:
     assert made.failed is None
     assert made.base is not None
     return made

@@ -21,7 +21,7 @@ BYTES_SMALL = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class AtHand:
+class TickIdentities:
     """The identities (start_ts, key) of the changes of this tick, sorted by key. They decide which pending parts may
     hold the same changes."""
 
@@ -29,8 +29,8 @@ class AtHand:
     start_ts: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, identities: pl.DataFrame) -> AtHand:
-        """Build an AtHand from a table with the columns start_ts and key, in which a change may have several rows."""
+    def of(cls, identities: pl.DataFrame) -> TickIdentities:
+        """Build an TickIdentities from a table with the columns start_ts and key, in which a change may have several rows."""
         ordered = identities.sort("key")
         return cls(ordered["key"], ordered["start_ts"].to_numpy())
 
@@ -83,5 +83,5 @@ def read_too(parts: Sequence[PendingPart], anyway: Sequence[bool], identities: p
     if all(anyway):
         return [False] * len(parts)
     unsure = [part for part, sure in zip(parts, anyway, strict=True) if not sure]
-    met = iter(AtHand.of(identities).meet(unsure))
+    met = iter(TickIdentities.of(identities).meet(unsure))
     return [not sure and next(met) for sure in anyway]

@@ -12,7 +12,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage.backends.tenant_keys import KeyIds, TenantKeys
 from tistream_sorter.jobs import shard_io
 from tistream_sorter.jobs.bundles import bundles
-from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseResult, BaseUnit
 from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
@@ -109,11 +109,11 @@ class SparkRunner:
         self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL)
         return list(self._context.runJob(self._context.parallelize(packed, len(packed)), given))
 
-    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseResult]:
         """Convert base chunks to base runs, each in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
         url = self._url
 
-        def given(bundle: Iterable[bytes]) -> Iterator[BaseMade]:
+        def given(bundle: Iterable[bytes]) -> Iterator[BaseResult]:
             for part in bundle:
                 yield shard_io.base(url, *pickle.loads(part))
 

@@ -32,7 +32,7 @@ from tistream.storage.open import open_objects
 from tistream.storage.write_behind import WriteBehind
 from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.jobs.index.base_runs import base_guarded
-from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseResult, BaseUnit
 from tistream_sorter.jobs.index.index_merge import merge_guarded
 from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.pending_parts import follow, read_ready, read_unmatched, sealed_identities
@@ -76,7 +76,7 @@ def merge_index(url: str, keys: KeyIds, unit: IndexUnit) -> IndexResult:
     return merge_guarded(_objects_with(url, keys), unit)
 
 
-def base(url: str, keys: KeyIds, unit: BaseUnit) -> BaseMade:
+def base(url: str, keys: KeyIds, unit: BaseUnit) -> BaseResult:
     """Convert one base chunk to a base run in a Spark task. The output is encrypted with `keys`."""
     return base_guarded(_objects_with(url, keys), unit)
 

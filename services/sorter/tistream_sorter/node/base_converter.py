@@ -18,12 +18,12 @@ from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.chunk_reader import open_chunk, read_plan
 from tistream.storage.measured import MeasuredObjectStore
-from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseResult, BaseUnit
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.task.mailbox import GarbageNote, OpenBackfillsNote
 from tistream_sorter.task.task import Task
 from tistream_sorter.upkeep.base_plan import NewNonce, OpenBackfill, kept_above, next_chunks, refusal, units
-from tistream_sorter.upkeep.compaction_plan import Pauses
+from tistream_sorter.upkeep.compaction_plan import TaskBackoff
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ UNITS_MAX = 8  # units of one job; the results are committed before the next job
 class BaseRunner(Protocol):
     """Converts base chunks to base runs as one job. Production uses SparkRunner."""
 
-    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]: ...
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseResult]: ...
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -62,7 +62,7 @@ class BaseConverter:
         self._lock = new_lock()
         self._wanted: frozenset[ListedBackfill] | None = None
         self._known: dict[ListedBackfill, OpenBackfill] = {}
-        self._pauses = Pauses()
+        self._pauses = TaskBackoff()
 
     def open(self, backfills: Iterable[ListedBackfill]) -> None:
         """Replace the list of open backfills, whose chunks will be converted."""
@@ -163,7 +163,7 @@ class BaseConverter:
             self._objects.add_all(made.traffic, made.chunk.tenant)
             self._handle(tasks[made.task_id], made)
 
-    def _handle(self, task: Task, made: BaseMade) -> None:
+    def _handle(self, task: Task, made: BaseResult) -> None:
         if made.failed is None:
             self._pauses.worked(task.task_id)
             self._metrics.bases.inc()

@@ -34,7 +34,7 @@ READS_AT_ONCE = 10  # consecutive ticks that read the other parents' logs; after
 READ_AGAIN_MS = 1_000
 
 
-class Held:
+class HeldTask:
     """A task that this process holds, with the log of its manifests. Times are monotonic ms.
 
     doubtful: a commit of which it is not known whether it succeeded. beside: a large tick that is running. trace: the
@@ -47,7 +47,7 @@ class Held:
         self.task = task
         self.manifests = manifests
         self.doubtful: tuple[Manifest, TaskState, int] | None = None
-        self.beside: Future[list[tuple[Held, Manifest, TaskState, int]]] | None = None
+        self.beside: Future[list[tuple[HeldTask, Manifest, TaskState, int]]] | None = None
         self.trace: TickTrace | None = None
         self.logged_ms = 0
         self.not_before_ms = 0
@@ -130,7 +130,7 @@ class Claims:
         with self._lock:
             return [(task_id, epoch, by) for (task_id, epoch), by in sorted(self._fenced.items())]
 
-    def open(self, identity: TaskIdentity) -> tuple[Held | SealedTask | None, bool]:
+    def open(self, identity: TaskIdentity) -> tuple[HeldTask | SealedTask | None, bool]:
         """Try to claim a task. Returns (Held, True) if this process has it now; (SealedTask, True) if it is sealed;
         (None, True) if a newer epoch holds it; (None, False) if the claim failed or its result is not known, and the
         caller must try again."""
@@ -138,7 +138,7 @@ class Claims:
         with self._lock:
             nonce = self._nonces.setdefault(key, self._new_nonce())
         try:
-            held: Held | SealedTask | None = self._claimed(identity, nonce)
+            held: HeldTask | SealedTask | None = self._claimed(identity, nonce)
         except Sealed as error:
             children = str([task_id for task_id, _ in error.children])
             log.info("task is sealed", extra={"task_id": identity.task_id, "children": children})
@@ -159,7 +159,7 @@ class Claims:
             self._nonces.pop(key, None)
         return held, True
 
-    def _claimed(self, identity: TaskIdentity, nonce: str) -> Held:
+    def _claimed(self, identity: TaskIdentity, nonce: str) -> HeldTask:
         with self._lock:
             manifests = self._prepared.pop(identity.task_id, None)
         if manifests is None:
@@ -172,7 +172,7 @@ class Claims:
         else:
             state = first_state(identity, view.number)
         state = replace(state, served_ts=self._served_ts(identity))
-        return Held(Task(state, self._limits), manifests)
+        return HeldTask(Task(state, self._limits), manifests)
 
     def _served_ts(self, identity: TaskIdentity) -> int:
         """The highest resolved_ts that readers of the tenant have received; 0 if none is recorded."""
@@ -189,7 +189,7 @@ class Claims:
             return 0
         return served.resolved_ts if served.snapshot_ts == identity.snapshot_ts else 0
 
-    def read_others(self, one: Held, turn: TaskMachine, now_ms: int) -> None:
+    def read_others(self, one: HeldTask, turn: TaskMachine, now_ms: int) -> None:
         """Read the manifests of the other parents of a merge, if the task's next step depends on them. `now_ms`:
         monotonic. Raises the errors of a read."""
         wanted = turn.parents_to_read

@@ -21,7 +21,7 @@ from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.manifest_log import ManifestLog
 from tistream.storage.object_store import ObjectStore
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.claims import Held
+from tistream_sorter.node.claims import HeldTask
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.mailbox import AncestorErasedNote, SchemaReadNote
 from tistream_sorter.task.status import log_fields
@@ -42,7 +42,7 @@ class Collector:
         self._deleter = Deleter(objects)
         self._schema_logs: dict[TenantKey, SchemaLog] = {}
 
-    def collect(self, held: Sequence[Held]) -> bool:
+    def collect(self, held: Sequence[HeldTask]) -> bool:
         """Delete objects of each task in turn. An error of one task does not stop the others; the next call tries that
         task again. Returns whether more objects can be deleted at once."""
         tenants = {one.task.state.identity.tenant for one in held}
@@ -60,7 +60,7 @@ class Collector:
         """Stop the threads that delete."""
         self._deleter.close()
 
-    def _turn(self, held: Held) -> bool:
+    def _turn(self, held: HeldTask) -> bool:
         now_ms = self._clock.monotonic_ms()
         state = held.task.durable
         if held.looked_ms is None:
@@ -81,7 +81,7 @@ class Collector:
             raise problem
         return len(keys) == DELETES_MAX
 
-    def _look(self, held: Held, state: TaskState, now_ms: int) -> None:
+    def _look(self, held: HeldTask, state: TaskState, now_ms: int) -> None:
         """Search the object store for objects that earlier epochs have left, and record them as garbage. `state` was
         read before the search: objects that later manifests no longer name are recorded by the tick."""
         identity = state.identity
@@ -90,7 +90,7 @@ class Collector:
         held.floor = TaskObjects(self._objects, identity.tenant, identity.task_id).floor()
         held.garbage.note(self._manifests_below_floor(identity.tenant, identity.task_id), now_ms)
 
-    def _look_at_ancestor(self, held: Held, state: TaskState, ancestor: int, now_ms: int) -> bool:
+    def _look_at_ancestor(self, held: HeldTask, state: TaskState, ancestor: int, now_ms: int) -> bool:
         """Search the object store for objects of a sealed task that no child names, and record them as garbage. Returns
         whether any of them is new."""
         tenant = state.identity.tenant

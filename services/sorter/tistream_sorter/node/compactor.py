@@ -21,7 +21,7 @@ from tistream_sorter.upkeep.compaction_plan import CompactRules, rewrite
 log = logging.getLogger(__name__)
 
 
-class Rewriter(Protocol):
+class RewriteRunner(Protocol):
     """Runs merges of segments as one job. Production uses SparkRunner."""
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]: ...
@@ -35,7 +35,7 @@ class Compactor(UpkeepJobs[Rewrite]):
     def __init__(
         self,
         objects: MeasuredObjectStore,
-        runner: Rewriter,
+        runner: RewriteRunner,
         rules: CompactRules,
         clock: Clock,
         new_nonce: Callable[[], str],

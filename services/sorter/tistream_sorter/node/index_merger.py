@@ -22,7 +22,7 @@ from tistream_sorter.upkeep.index_plan import IndexRules, index_unit
 log = logging.getLogger(__name__)
 
 
-class Merger(Protocol):
+class IndexMergeRunner(Protocol):
     """Runs merges of the version index as one job. Production uses SparkRunner. Results are in the order of `units`."""
 
     def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]: ...
@@ -37,7 +37,7 @@ class IndexMerger(UpkeepJobs[IndexUnit]):
     def __init__(
         self,
         objects: MeasuredObjectStore,
-        runner: Merger,
+        runner: IndexMergeRunner,
         rules: IndexRules,
         clock: Clock,
         new_nonce: Callable[[], str],

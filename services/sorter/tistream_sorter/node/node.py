@@ -15,7 +15,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.wire.meta import SealOrder, TaskReport
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.claims import Claims, Held, SealedTask
+from tistream_sorter.node.claims import Claims, HeldTask, SealedTask
 from tistream_sorter.node.collector import Collector
 from tistream_sorter.node.reports import reports
 from tistream_sorter.node.tick_jobs import Runner, TickJobs
@@ -59,7 +59,7 @@ class SorterNode:
         self._collector = Collector(objects, limits.collect, clock, metrics)
         self._upkeep = Upkeep(objects, runner, limits, clock, new_nonce, metrics)
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, HeldTask] = {}
         self._sealed: dict[int, SealedTask] = {}  # sealed tasks that are still routed to this process
         self._lock = new_lock()
         self._turn = 0
@@ -171,8 +171,8 @@ class SorterNode:
         follow at once."""
         with self._lock:
             held = list(self._held.values())
-        plans: list[tuple[Held, TickPlan]] = []
-        commits: list[tuple[Held, Manifest, TaskState, int]] = []
+        plans: list[tuple[HeldTask, TickPlan]] = []
+        commits: list[tuple[HeldTask, Manifest, TaskState, int]] = []
         now_ms, unfinished = self._clock.monotonic_ms(), False
         self._turn += 1
         waits = passed_over([one for one in held if one.task.unfinished], self._turn)
@@ -206,7 +206,7 @@ class SorterNode:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
         return any(done) or unfinished
 
-    def _due(self, one: Held, now_ms: int) -> TickPlan | tuple[Manifest, TaskState] | None:
+    def _due(self, one: HeldTask, now_ms: int) -> TickPlan | tuple[Manifest, TaskState] | None:
         """Let a task decide its next step, and begin the step's trace. Returns the step, or None if there is nothing to
         do."""
         with one.task.turn() as turn:
@@ -226,7 +226,7 @@ class SorterNode:
             one.trace = TickTrace.begun(one.task.state, planned, began_ns)
         return due
 
-    def _run_beside(self, one: Held, due: TickPlan) -> list[tuple[Held, Manifest, TaskState, int]]:
+    def _run_beside(self, one: HeldTask, due: TickPlan) -> list[tuple[HeldTask, Manifest, TaskState, int]]:
         """Start a large tick in a thread of its own. After it has ended, the thread of the ticks commits its result,
         because a commit is short."""
         began = self._clock.monotonic_ms()
@@ -235,13 +235,13 @@ class SorterNode:
         finally:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
 
-    def _ended(self, one: Held) -> list[tuple[Held, Manifest, TaskState, int]]:
+    def _ended(self, one: HeldTask) -> list[tuple[HeldTask, Manifest, TaskState, int]]:
         """The manifest of a large tick that has ended, which can be committed now; empty while the tick runs."""
         running = one.beside
         if running is None or not running.done():
             return []
         one.beside = None
-        concluded: list[tuple[Held, Manifest, TaskState, int]] = []
+        concluded: list[tuple[HeldTask, Manifest, TaskState, int]] = []
         try:
             concluded = running.result()
         except Exception as error:  # an unexpected fault
@@ -249,7 +249,7 @@ class SorterNode:
         _give_up([one], concluded)
         return concluded
 
-    def _trouble(self, held: Held, reason: str, *, key_unusable: bool = False) -> None:
+    def _trouble(self, held: HeldTask, reason: str, *, key_unusable: bool = False) -> None:
         """Record that a tick failed and will be repeated. The task's status shows the reason. The log shows the first
         failure, and later ones at most once in TROUBLE_AGAIN_MS: a full disk can last, each reason names other objects,
         and one line per tick would fill the log."""
@@ -261,7 +261,7 @@ class SorterNode:
             log.warning("tick failed", extra={**log_fields(held.task.state), "reason": reason})
         held.task.fail(reason)
 
-    def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
+    def _commit(self, held: HeldTask, manifest: Manifest, after: TaskState, files: int) -> bool:
         """Commit a manifest. Returns whether it was committed. If that is not known, the tick's trace stays open."""
         if held.trace is None:
             return self._committed(held, manifest, after, files)
@@ -275,7 +275,7 @@ class SorterNode:
             held.trace = None
         return done
 
-    def _committed(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
+    def _committed(self, held: HeldTask, manifest: Manifest, after: TaskState, files: int) -> bool:
         held.doubtful = None
         before, durable = held.task.state, held.task.durable
         try:
@@ -310,7 +310,7 @@ class SorterNode:
             self.report_now()
         return True
 
-    def _end(self, held: Held, manifest: Manifest) -> None:
+    def _end(self, held: HeldTask, manifest: Manifest) -> None:
         """Drop a task that was sealed. Its children are reported as long as the route table assigns the task to this
         process."""
         state = held.task.state
@@ -320,7 +320,7 @@ class SorterNode:
             if self._drop(held):
                 self._sealed[held.task.task_id] = SealedTask(state.identity, manifest.children, held.task)
 
-    def _raise_floor(self, held: Held, number: int) -> None:
+    def _raise_floor(self, held: HeldTask, number: int) -> None:
         try:
             floor = held.manifests.raise_floor(number)
         except TiStreamError as error:  # readers start more slowly until the next checkpoint
@@ -330,7 +330,7 @@ class SorterNode:
             held.garbage.note(manifests_below(held.task.durable, held.floor, floor), self._clock.monotonic_ms())
             held.floor = floor
 
-    def _stop(self, held: Held, error: Exception) -> None:
+    def _stop(self, held: HeldTask, error: Exception) -> None:
         known = isinstance(error, TiStreamError)
         reason = str(error) if known else f"{type(error).__name__}: {error}"
         held.task.stop(reason)
@@ -339,13 +339,13 @@ class SorterNode:
         fields = {**log_fields(held.task.state), "error": reason}
         log.error("task stopped by an error: it deletes nothing", exc_info=None if known else error, extra=fields)
 
-    def _lost(self, held: Held, error: TiStreamError) -> None:
+    def _lost(self, held: HeldTask, error: TiStreamError) -> None:
         self._metrics.fenced.inc()
         log.warning("task is lost", extra={**log_fields(held.task.state), "error": str(error)})
         with self._lock:
             self._drop(held)
 
-    def _drop(self, held: Held) -> bool:
+    def _drop(self, held: HeldTask) -> bool:
         """Remove a task, if this process still holds it as `held`. Returns whether it was removed. The caller must hold
         the lock."""
         if self._held.get(held.task.task_id) is not held:
@@ -360,7 +360,7 @@ class SorterNode:
         self._collector.close()
 
 
-def _give_up(planned: Sequence[Held], concluded: Sequence[tuple[Held, Manifest, TaskState, int]]) -> None:
+def _give_up(planned: Sequence[HeldTask], concluded: Sequence[tuple[HeldTask, Manifest, TaskState, int]]) -> None:
     """End the traces of planned ticks that have no manifest to commit."""
     going_on = [held for held, *_ in concluded]
     for held in planned:

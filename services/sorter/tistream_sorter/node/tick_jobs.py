@@ -11,12 +11,12 @@ from tistream import trace
 from tistream.clock import Clock
 from tistream.format.manifest import Manifest
 from tistream.storage.measured import MeasuredObjectStore
-from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseResult, BaseUnit
 from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.claims import Held
+from tistream_sorter.node.claims import HeldTask
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.task import Task
 from tistream_sorter.task.tick import TickPlan, conclude, lookup_needed
@@ -38,15 +38,15 @@ class Runner(Protocol):
         """Run merges of the version index. Returns the results in the order of `units`. Ticks run at the same time, and
         come first."""
 
-    def bases(self, units: Sequence[BaseUnit]) -> list[BaseMade]:
+    def bases(self, units: Sequence[BaseUnit]) -> list[BaseResult]:
         """Convert base chunks to base runs. Ticks run at the same time, and come first."""
 
 
-class Trouble(Protocol):
+class OnTickFailed(Protocol):
     """A function that is called with the reason why a tick failed. key_unusable: whether the cause is the tenant's
     encryption key."""
 
-    def __call__(self, held: Held, reason: str, /, *, key_unusable: bool = False) -> None: ...
+    def __call__(self, held: HeldTask, reason: str, /, *, key_unusable: bool = False) -> None: ...
 
 
 class TickJobs:
@@ -59,16 +59,16 @@ class TickJobs:
         runner: Runner,
         clock: Clock,
         metrics: SorterMetrics,
-        trouble: Trouble,
-        stop: Callable[[Held, Exception], None],
+        trouble: OnTickFailed,
+        stop: Callable[[HeldTask, Exception], None],
     ) -> None:
         self._objects, self._runner, self._clock, self._metrics = objects, runner, clock, metrics
         self._trouble, self._stop = trouble, stop
         self._one_by_one = False
 
     def run(
-        self, plans: list[tuple[Held, TickPlan]], *, beside: bool = False
-    ) -> list[tuple[Held, Manifest, TaskState, int]]:
+        self, plans: list[tuple[HeldTask, TickPlan]], *, beside: bool = False
+    ) -> list[tuple[HeldTask, Manifest, TaskState, int]]:
         """Run the plans of ticks as one job; `beside` is as in Runner.run. Plans that must look up repeated rows are
         run a second time. Returns the manifests that can be committed, each with its task, the state after it, and the
         number of its files."""
@@ -92,7 +92,7 @@ class TickJobs:
                 out.append(done)
         return out
 
-    def _job(self, plans: list[tuple[Held, TickPlan]], *, beside: bool) -> dict[int, list[ShardResult]]:
+    def _job(self, plans: list[tuple[HeldTask, TickPlan]], *, beside: bool) -> dict[int, list[ShardResult]]:
         """Run one job. Returns its results by task. If the job fails as a whole, each task runs again in a job of its
         own, so that a failing task does not affect the others."""
         groups = [[entry] for entry in plans] if self._one_by_one else [plans]
@@ -126,8 +126,8 @@ class TickJobs:
             task.fail(reason)
 
     def _concluded(
-        self, held: Held, done: TickPlan, results: list[ShardResult] | None
-    ) -> tuple[Held, Manifest, TaskState, int] | None:
+        self, held: HeldTask, done: TickPlan, results: list[ShardResult] | None
+    ) -> tuple[HeldTask, Manifest, TaskState, int] | None:
         if results is None:
             return None
         task = held.task
@@ -151,7 +151,7 @@ class TickJobs:
 
 
 def _trace_job(
-    group: Sequence[tuple[Held, TickPlan]], began_ns: int, results: Sequence[ShardResult], failed: str | None = None
+    group: Sequence[tuple[HeldTask, TickPlan]], began_ns: int, results: Sequence[ShardResult], failed: str | None = None
 ) -> None:
     """Add a job that has ended to the traces of its tasks. `failed`: the reason if the job has no results."""
     for held, _ in group:

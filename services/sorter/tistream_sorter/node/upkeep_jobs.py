@@ -14,7 +14,7 @@ from tistream.format.run import Index
 from tistream.format.segment import SegmentRef
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.task import Task
-from tistream_sorter.upkeep.compaction_plan import Pauses
+from tistream_sorter.upkeep.compaction_plan import TaskBackoff
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class UpkeepJobs(ABC, Generic[Unit]):
         self._clock = clock
         self._alone: frozenset[str] = frozenset()  # keys of objects that cannot be read or merged
         self._looked: dict[int, Looked] = {}  # by task: a state without work
-        self._pauses = Pauses()
+        self._pauses = TaskBackoff()
         self._one_by_one = False
 
     def work(self, tasks: Sequence[Task]) -> bool:

@@ -13,7 +13,7 @@ RETRY_MS = (500, 1_000, 2_000, 5_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
+class DamagedFile:
     """One file that could not be read. `first_ms`: when this was noticed first. `tries`: how often it was read since.
     No file of its chain is accepted before `retry_ms`. Times are monotonic ms."""
 
@@ -28,17 +28,17 @@ class Damaged:
 
 
 @dataclass(slots=True)
-class Damages:
+class DamagedFiles:
     """The unreadable files of a task: at most one for each chain of a store. Later files of the chain wait; files of a
     new chain do not."""
 
-    by_chain: dict[tuple[int, int], Damaged] = field(default_factory=dict)
+    by_chain: dict[tuple[int, int], DamagedFile] = field(default_factory=dict)
 
     def note(self, ref: FileRef, reason: str, now_ms: int) -> None:
         """Record that a file could not be read."""
         known = self.by_chain.get((ref.store_id, ref.chain_ts))
         if known is None or known.key != ref.key:
-            known = Damaged(ref.store_id, ref.chain_ts, ref.ts, ref.key, reason, now_ms, 0, now_ms)
+            known = DamagedFile(ref.store_id, ref.chain_ts, ref.ts, ref.key, reason, now_ms, 0, now_ms)
         pause = RETRY_MS[min(known.tries, len(RETRY_MS) - 1)]
         again = replace(known, reason=reason, tries=known.tries + 1, retry_ms=now_ms + pause)
         self.by_chain[ref.store_id, ref.chain_ts] = again

@@ -17,10 +17,10 @@ from tistream.model.ts import MAX_TS
 from tistream.wire.file_batch import FileRef
 from tistream.wire.meta import SealOrder
 from tistream.wire.sorter import Hold
-from tistream_sorter.jobs.index.base_unit import BaseMade
+from tistream_sorter.jobs.index.base_unit import BaseResult
 from tistream_sorter.jobs.index.index_unit import IndexUnit
 from tistream_sorter.jobs.rewrite import Rewritten
-from tistream_sorter.state.damage import Damages
+from tistream_sorter.state.damage import DamagedFiles
 from tistream_sorter.state.positions import Positions, closed, outlived
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.inbox import Inbox
@@ -84,7 +84,7 @@ class IndexMergedNote:
     written: Sequence[RunRef]
 
 
-# Rewritten: a compaction is complete. BaseMade: a base chunk was converted; the next manifest names its base and its
+# Rewritten: a compaction is complete. BaseResult: a base chunk was converted; the next manifest names its base and its
 # run.
 Note = (
     RetentionNote
@@ -95,7 +95,7 @@ Note = (
     | GarbageNote
     | Rewritten
     | IndexMergedNote
-    | BaseMade
+    | BaseResult
 )
 
 
@@ -111,7 +111,7 @@ class Notes:
     nothing_left_of: frozenset[int]
     rewritten: list[Rewritten]
     merged: list[IndexMergedNote]
-    based: list[BaseMade]
+    based: list[BaseResult]
     wasted: list[str]
 
 
@@ -122,7 +122,7 @@ class Mailbox:
         self._lock = new_lock()
         self._files_max = files_max
         self._inbox = Inbox(state.positions)
-        self._damages = Damages()
+        self._damages = DamagedFiles()
         read_ts, backfilled_ts = (0 if unknown else MAX_TS for unknown in (read_by_registry, backfills))
         self._notes = Notes(None, read_ts, 0, backfilled_ts, frozenset(), [], [], [], [])
         self._sent: SealOrder | None = None  # the order as the owner gave it
@@ -152,7 +152,7 @@ class Mailbox:
                     notes.rewritten.append(note)
                 case IndexMergedNote():
                     notes.merged.append(note)
-                case BaseMade():
+                case BaseResult():
                     notes.based.append(note)
 
     def obey(self, order: SealOrder | None, state: TaskState) -> str | None:

@@ -34,7 +34,7 @@ from tistream_sorter.upkeep.compaction_plan import COMPACT_DEFAULT, CompactRules
 from tistream_sorter.upkeep.gc_plan import COLLECT_DEFAULT, CollectRules
 from tistream_sorter.upkeep.index_plan import IndexRules
 from tistream_sorter.upkeep.load import LoadMeter
-from tistream_sorter.upkeep.retention import Readable
+from tistream_sorter.upkeep.retention import ReadableTs
 from tistream_sorter.upkeep.shards import CutRules
 from tistream_sorter.upkeep.sweep import Sweeps
 from tistream_sorter.upkeep.version_index import merged
@@ -79,7 +79,7 @@ class TaskMachine:
         self._idle_at_ms: int | None = None  # when to write progress without changes; None: at once
         self._sweeps = Sweeps()
         self._sweeping: frozenset[str] = frozenset()  # large pending parts that the current tick scans for dead locks
-        self._readable = Readable(limits.collect.grace_ms)
+        self._readable = ReadableTs(limits.collect.grace_ms)
         self._application: FileApplication | None = None  # in progress; `state` does not change until it has ended
 
     @property

@@ -22,7 +22,7 @@ from tistream.model.base_cover import base_ts_of, clipped, laid_over
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
-from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseResult, BaseUnit
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.upkeep.version_index import BYTES_IN, BYTES_OUT, based, index_of
 
@@ -137,7 +137,7 @@ def units(state: TaskState, backfill: OpenBackfill, new_nonce: NewNonce, count_m
     return out
 
 
-def with_bases(state: TaskState, made: Sequence[BaseMade]) -> tuple[TaskState, list[str]]:
+def with_bases(state: TaskState, made: Sequence[BaseResult]) -> tuple[TaskState, list[str]]:
     """Add the results of finished jobs to the state. Returns the new state, and the keys of runs that no manifest will
     name, because retention has passed their base_ts, or the same chunk was converted twice.
 

@@ -55,7 +55,7 @@ def rewrite(
 
 
 @dataclass(slots=True)
-class Pauses:
+class TaskBackoff:
     """Exponential backoff for tasks whose background jobs failed. Times are monotonic ms."""
 
     _until: dict[int, tuple[int, int]] = field(default_factory=dict)  # by task: end and length of the pause

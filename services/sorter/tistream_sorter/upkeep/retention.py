@@ -13,7 +13,7 @@ from tistream_sorter.upkeep.version_index import index_of
 
 
 @dataclass(slots=True)
-class Readable:
+class ReadableTs:
     """Tracks the highest ts that has been durable for at least `pause_ms`, so that readers had time to read up to it.
     After a stall, hours of changes may be flushed at once. Without the pause they would be past retention before any
     consumer could read them. Times are monotonic ms."""

@@ -31,21 +31,21 @@ from tistream.pool.versions.tail import sorted_stamps
 from tistream.storage.chunk_reader import open_chunk, read_chunk
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.jobs.index.base_unit import BaseMade, BaseUnit
+from tistream_sorter.jobs.index.base_unit import BaseResult, BaseUnit
 from tistream_sorter.match.base_rows import CHUNK, FIRST, LOGGED, Disagreement, rows_that_count
 
 
-def base_guarded(objects: ObjectStore, unit: BaseUnit) -> BaseMade:
+def base_guarded(objects: ObjectStore, unit: BaseUnit) -> BaseResult:
     """Convert one base chunk to a base run. An error is returned in the result, so that the other chunks of the job
     continue."""
     counted = MeasuredObjectStore(objects)
     try:
         runs = _runs(counted, unit)
-        made = BaseMade(unit.task_id, unit.chunk, Base(unit.span, unit.base_ts), runs)
+        made = BaseResult(unit.task_id, unit.chunk, Base(unit.span, unit.base_ts), runs)
     except RetryableError as error:
-        made = BaseMade(unit.task_id, unit.chunk, failed=str(error))
+        made = BaseResult(unit.task_id, unit.chunk, failed=str(error))
     except TiStreamError as error:
-        made = BaseMade(unit.task_id, unit.chunk, failed=str(error), lasting=isinstance(error, CorruptObject))
+        made = BaseResult(unit.task_id, unit.chunk, failed=str(error), lasting=isinstance(error, CorruptObject))
     return replace(made, traffic={kind: done for kind, done in counted.traffic().items() if done.requests})
 
 

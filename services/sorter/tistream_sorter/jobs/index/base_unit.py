@@ -49,7 +49,7 @@ class BaseUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class BaseMade:
+class BaseResult:
     """The result for a BaseUnit. base: the keys whose rows are all known from now on, and the ts as of which they are
     known. runs: the written objects, with the rows that the log lacks, in key order. failed: the reason if there is no
     result. lasting: whether another attempt would fail in the same way; only a chunk of another backfill can then

@@ -74,13 +74,13 @@ def minimum_over_reporting_regions(original: Function) -> Function:
     return broken
 
 
-@mutant("tistream_sorter:Waiting.and_also", invariants=(21,), catchers=(MERGE,))
+@mutant("tistream_sorter:WaitingRows.and_also", invariants=(21,), catchers=(MERGE,))
 def waiting_rows_forgotten(original: Function) -> Function:
     """A row that does not connect at once never counts."""
     return lambda self, *others: self
 
 
-@mutant("tistream_sorter:Waiting.to_table", invariants=(13, 21), catchers=("test_tables_round_trip",))
+@mutant("tistream_sorter:WaitingRows.to_table", invariants=(13, 21), catchers=("test_tables_round_trip",))
 def waiting_rows_lost_by_a_restart(original: Function) -> Function:
     """A manifest does not restate the rows that wait."""
     return lambda self: original(self).slice(0, 0)

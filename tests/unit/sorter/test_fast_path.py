@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from support.effort import examples
 from support.kernel_ticks import CHANGES, NOTHING_KNOWN, Entry, Ticks, entry, record_key, rows_of, states
 from tistream.model.tidb_key import KeyKind, key_parts
-from tistream_sorter.match.bank import Bank
 from tistream_sorter.match.contracts import COMMIT, COMMITTED, PREWRITE, READY_SCHEMA, ROLLBACK, UNMATCHED_SCHEMA
 from tistream_sorter.match.contracts import SCANS_SCHEMA as SCANS
 from tistream_sorter.match.exact import ExactMatch, resolve
 from tistream_sorter.match.order import segment_order
 from tistream_sorter.match.packed import stable_order
 from tistream_sorter.match.pairs import CLASS_BITS, _hashes, settle
+from tistream_sorter.match.shard_entries import ShardEntries
 
 HANDLE = b"\x80\x00\x00\x00\x00\x00\x00"
 EXACT = [record_key(HANDLE + bytes([n])) for n in range(3)]  # 19 bytes
@@ -64,7 +64,7 @@ def settled(found: pl.DataFrame) -> list[tuple[Any, ...]]:
     return sorted(found.select("row", "part", "start_ts", "key", "commit_ts").rows())
 
 
-def by_joins(bank: Bank, rows: np.ndarray[Any, Any], history: pa.Table) -> ExactMatch:
+def by_joins(bank: ShardEntries, rows: np.ndarray[Any, Any], history: pa.Table) -> ExactMatch:
     facts, matched = bank.facts(rows[rows < bank.pending]), bank.matched(rows[rows >= bank.pending])
     return resolve(facts, matched, HIGH, history, SCANS.empty_table(), {})
 
@@ -98,7 +98,7 @@ def test_the_fast_path_and_the_joins_agree(
     ]
     carried = pa.Table.from_pylist([{**row, "txn_source": None} for row in rows], schema=READY_SCHEMA)
     history = states((-1, 1, 10, 5, -1, -1, -1, -1), (0, 1, 15, 12, 1, 15, 12, -1), (1, 1, 25, 30, 1, 25, 30, -1))
-    bank = Bank(changes, unmatched, [carried] if rows else [])
+    bank = ShardEntries(changes, unmatched, [carried] if rows else [])
     everything = np.arange(len(bank))
     expected = by_joins(bank, everything, history)
     fast = settle(bank.plain(everything))
@@ -117,7 +117,7 @@ def test_plain_changes_take_the_fast_path() -> None:
     """Or nothing above would say anything: also several rows of one transaction, and rows that were ready before."""
     rows = [entry(kind, b"%08d" % n, 5 + n // 3, 99 if kind == COMMIT else None) for n in range(9) for kind in (1, 2)]
     whole = [entry(COMMITTED, b"w%07d" % n, 50, 60) for n in range(3)]
-    fast = settle(Bank(pa.Table.from_pylist(rows + whole, schema=CHANGES), [], []).plain(np.arange(21)))
+    fast = settle(ShardEntries(pa.Table.from_pylist(rows + whole, schema=CHANGES), [], []).plain(np.arange(21)))
     assert (len(fast.values_at), len(fast.rest)) == (12, 0)
 
 
@@ -177,7 +177,7 @@ def test_key_parts_say_what_the_bytes_say(keys: list[bytes], skip: int) -> None:
 
 def test_nothing_is_nothing() -> None:
     assert NOTHING_KNOWN.num_rows == 1
-    assert len(settle(Bank(CHANGES.empty_table(), [], []).plain(np.arange(0))).rest) == 0
+    assert len(settle(ShardEntries(CHANGES.empty_table(), [], []).plain(np.arange(0))).rest) == 0
 
 
 def test_a_hash_that_two_transactions_share_makes_no_pair() -> None:
@@ -187,7 +187,7 @@ def test_a_hash_that_two_transactions_share_makes_no_pair() -> None:
     rows = [(PREWRITE, key, one, None), (COMMIT, key, other, other + 10)]
     rows += [(PREWRITE, second, one, None), (COMMIT, second, one, other + 20)]  # so that the second pass has them
     made = [{**entry(kind, b"", start, commit), "key": at} for kind, at, start, commit in rows]
-    bank = Bank(pa.Table.from_pylist(made, schema=CHANGES), [], [])
+    bank = ShardEntries(pa.Table.from_pylist(made, schema=CHANGES), [], [])
     bits = CLASS_BITS + (len(made) - 1).bit_length()
     hashed = _hashes(bank.plain(np.arange(4)), np.arange(2)) >> np.uint64(bits)
     assert hashed[0] == hashed[1], "no collision any more: look for another pair"

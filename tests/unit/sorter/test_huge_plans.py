@@ -17,7 +17,7 @@ from tistream_sorter.jobs.shard import ShardFile
 from tistream_sorter.task.promotion import promoted
 from tistream_sorter.upkeep.shards import ROW_BYTES, CutRules, cut
 from tistream_sorter.upkeep.sweep import AGAIN_MS, BYTES_MAX, EVERY_MS, Sweeps
-from tistream_sorter.watermark.slice_cuts import Cuts
+from tistream_sorter.watermark.slice_cuts import SliceCuts
 from tistream_sorter.watermark.slice_history import SliceHistory
 from tistream_sorter.watermark.watermark_rows import Watermark
 
@@ -101,7 +101,7 @@ def history(*rows: tuple[bytes, bytes, int]) -> SliceHistory:
     """Rows that connected, of (start, end, resolved_ts)."""
     out = SliceHistory()
     for start, end, ts in rows:
-        cuts = Cuts(pa.array([b"", *([start] if start else []), *([end] if end else [])], pa.binary()), b"")
+        cuts = SliceCuts(pa.array([b"", *([start] if start else []), *([end] if end else [])], pa.binary()), b"")
         row = Watermark(start, end, 1, 1, 1, 9, None, ts, (), 1, 1)
         out.note(0, cuts, 1 if start else 0, (1, 9, ts), row, connected=True)
     return out

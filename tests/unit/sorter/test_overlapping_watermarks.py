@@ -21,7 +21,7 @@ from tistream.wire.file_batch import WATERMARKS
 from tistream_sorter.task import tick
 from tistream_sorter.watermark import slice_work
 from tistream_sorter.watermark.slice_work import GOING_ON, SLICES_A_STEP, WAITING_A_STEP, passed_over
-from tistream_sorter.watermark.watermark_rows import Waiting, Watermark, joined
+from tistream_sorter.watermark.watermark_rows import WaitingRows, Watermark, joined
 
 MANY = 20_000
 TINY = TinyTenant()
@@ -237,12 +237,12 @@ def test_rows_are_joined_as_one_by_one(rows: list[Watermark]) -> None:
         else:
             out.append(one)
     assert joined(rows) == out
-    assert Waiting.from_table(Waiting.of(rows).to_table()).rows == rows
+    assert WaitingRows.from_table(WaitingRows.of(rows).to_table()).rows == rows
 
 
 @given(rows=st.lists(ROWS, max_size=10), cuts=st.sets(st.sampled_from(KEYS[1:])))
 def test_the_first_row_over_each_span(rows: list[Watermark], cuts: set[bytes]) -> None:
-    waiting = Waiting.of(rows).joined()
+    waiting = WaitingRows.of(rows).joined()
     bounds = [b"", *sorted(cuts), b""]
     spans = list(pairwise(bounds))
     expected = [

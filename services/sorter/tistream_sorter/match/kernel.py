@@ -17,10 +17,10 @@ import pyarrow as pa
 from tistream.arrays import Int64s
 from tistream.model.tidb_key import KeyKind
 from tistream.model.ts import Window
-from tistream_sorter.match.bank import Bank
 from tistream_sorter.match.exact import IDENTITY, NEW, resolve
 from tistream_sorter.match.order import segment_order
 from tistream_sorter.match.pairs import settle
+from tistream_sorter.match.shard_entries import ShardEntries
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def match(
     `unmatched` and `ready` are the rows of the pending parts of these kinds that were read. `history` and `scans` are
     tistream_sorter.watermark.slice_history.HISTORY and SCANS_SCHEMA of the same tick."""
     counters: dict[str, int] = {}
-    bank = Bank(changes, unmatched, ready)
+    bank = ShardEntries(changes, unmatched, ready)
     wanted = _wanted(bank, rules, counters)
     plain = settle(bank.plain(wanted))
     rest = np.sort(wanted[plain.rest])
@@ -135,7 +135,7 @@ def match(
     )
 
 
-def _wanted(bank: Bank, rules: MatchRules, counters: dict[str, int]) -> Int64s:
+def _wanted(bank: ShardEntries, rules: MatchRules, counters: dict[str, int]) -> Int64s:
     """The numbers of the rows that a tick processes: record and meta keys, and index keys if the tenant keeps them; for
     a RawKV tenant, raw keys. Other entries of this tick's files are dropped and counted in `counters`. Entries of
     pending parts are always processed."""
@@ -149,7 +149,7 @@ def _wanted(bank: Bank, rules: MatchRules, counters: dict[str, int]) -> Int64s:
     return everything if keep.all() else np.concatenate([np.flatnonzero(keep), everything[bank.fresh :]])
 
 
-def _joined(bank: Bank, values_at: Int64s, commit_at: Int64s, settled: pl.DataFrame) -> _Rows:
+def _joined(bank: ShardEntries, values_at: Int64s, commit_at: Int64s, settled: pl.DataFrame) -> _Rows:
     """Concatenate the results of the fast and the exact path. A pair that this tick matched has the part NEW, even if
     its prewrite came from a pending part."""
     part = np.where(values_at == commit_at, bank.part[values_at], np.int32(NEW))
@@ -169,13 +169,13 @@ def _above_snapshot(rows: _Rows, rules: MatchRules, counters: dict[str, int]) ->
     return kept
 
 
-def _identities(bank: Bank, rows: _Rows) -> pl.DataFrame:
+def _identities(bank: ShardEntries, rows: _Rows) -> pl.DataFrame:
     """The columns start_ts, key and commit_ts of `rows`."""
     found = {"start_ts": bank.start_ts[rows.row], "key": bank.keys.gather(rows.row), "commit_ts": rows.commit_ts}
     return pl.DataFrame(found)
 
 
-def _apart(bank: Bank, rows: _Rows) -> tuple[_Rows, _Rows]:
+def _apart(bank: ShardEntries, rows: _Rows) -> tuple[_Rows, _Rows]:
     """Divide rows into (those whose values are in memory, those whose values must be read through a pointer)."""
     away = bank.away[rows.row]
     return rows.where(~away), rows.where(away)

@@ -36,7 +36,7 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class FastMatch:
     """The result of the fast path, as row numbers. For each matched change: the row that has its values, and the row
     that has its commit_ts. `rest`: the entries that are not matched."""
 
@@ -45,26 +45,26 @@ class Settled:
     rest: Int64s
 
 
-def settle(entries: Entries) -> Settled:
+def settle(entries: Entries) -> FastMatch:
     """Match the plain changes. The attribute `rest` of the result has the entries that the exact path must match."""
     count = len(entries.kind)
     everything = np.arange(count)
     if not count:
-        return Settled(everything, everything, everything)
+        return FastMatch(everything, everything, everything)
     by_start = stable_order(entries.start_ts, entries.kind, CLASS_BITS)
     first = _settle(entries, by_start, entries.start_ts[by_start])
     if not len(first.rest):
         return first
     hashed = _hashes(entries, first.rest) >> np.uint64(CLASS_BITS + (count - 1).bit_length())
     second = _settle(entries, *_by_hash(entries, first.rest, hashed))
-    return Settled(
+    return FastMatch(
         np.concatenate([first.values_at, second.values_at]),
         np.concatenate([first.commit_at, second.commit_at]),
         second.rest,
     )
 
 
-def _settle(entries: Entries, order: Int64s, group: npt.NDArray[np.int64] | UInt64s) -> Settled:
+def _settle(entries: Entries, order: Int64s, group: npt.NDArray[np.int64] | UInt64s) -> FastMatch:
     """Match the groups that consist of a prewrite and its commit. `order`: row numbers sorted by group, then kind.
     `group`: the group of each item of `order`."""
     begins = np.ones(len(order) + 1, bool)
@@ -83,8 +83,8 @@ def _settle(entries: Entries, order: Int64s, group: npt.NDArray[np.int64] | UInt
     left = ~whole
     left[at] = left[at + 1] = False
     if not len(alone):
-        return Settled(prewrite, commit, order[left])
-    return Settled(np.concatenate([prewrite, alone]), np.concatenate([commit, alone]), order[left])
+        return FastMatch(prewrite, commit, order[left])
+    return FastMatch(np.concatenate([prewrite, alone]), np.concatenate([commit, alone]), order[left])
 
 
 def _same_changes(entries: Entries, left: Int64s, right: Int64s) -> npt.NDArray[np.bool_]:

@@ -34,7 +34,7 @@ from tistream_sorter.state.task_state import TaskState, begun_history
 from tistream_sorter.task.promotion import promoted
 from tistream_sorter.task.restate import manifest_of
 from tistream_sorter.upkeep.shards import CutRules, cut, cut_at, touched, touching
-from tistream_sorter.watermark.slice_work import CHANGES_AT_ONCE, TooMuch
+from tistream_sorter.watermark.slice_work import CHANGES_AT_ONCE, WatermarkLimitExceeded
 
 CLIP_SLICES = 4_096  # with fewer slices than this, each shard gets the whole history
 ROWS_A_STEP = 1_024  # watermark rows that are applied as arrays in one step
@@ -123,7 +123,7 @@ def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None,
             raise AssertionError(f"{file.ref.key} does not follow {positions.get(file.ref.store_id)}")
         try:
             yield from slices.applying(file.watermarks, file.ref.store_id, file.ref.ts, seq, history)
-        except TooMuch as error:
+        except WatermarkLimitExceeded as error:
             raise FileRefused(file.ref, str(error)) from error
         yield 1 + file.watermarks.num_rows // ROWS_A_STEP
         found = _scans(file.watermarks, seq)

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from tistream.arrays import Int64s
 from tistream.model.span import KeySpan
-from tistream_sorter.watermark.slice_cuts import Cuts, Places, int64s, whole
-from tistream_sorter.watermark.slice_work import Runs
-from tistream_sorter.watermark.watermark_rows import Waiting, Watermark
+from tistream_sorter.watermark.slice_cuts import RegionSlices, SliceCuts, int64s, whole
+from tistream_sorter.watermark.slice_work import CoveredSlices
+from tistream_sorter.watermark.watermark_rows import WaitingRows, Watermark
 
 NO_REGION = -1
 NO_STORE = -1
@@ -31,16 +31,16 @@ class SliceArrays:
     def __init__(self, span: KeySpan, snapshot_ts: int) -> None:
         """Create the slices of a new task: one slice without a region, with resolved_ts `snapshot_ts`."""
         self.span = span
-        self._waiting = Waiting.of([])  # each bound of a waiting row is also a cut
-        self._cuts = Cuts(pa.array([span.start], pa.binary()), span.end)
+        self._waiting = WaitingRows.of([])  # each bound of a waiting row is also a cut
+        self._cuts = SliceCuts(pa.array([span.start], pa.binary()), span.end)
         self._region = np.array([NO_REGION], np.int64)
         self._version = np.zeros(1, np.int64)
         self._index = np.zeros(1, np.int64)
         self._resolved = np.array([snapshot_ts], np.int64)
         self._store = np.array([NO_STORE], np.int64)
         self._own: set[str] = set()  # names of the arrays that no copy shares
-        self._places: Places | None = None
-        self._runs: Runs | None = None
+        self._places: RegionSlices | None = None
+        self._runs: CoveredSlices | None = None
         self._touched = np.zeros(1, bool)  # by slice: whether it has changed since the waiting rows were last retried
         self._changes = 0  # number of changes by the current file
 
@@ -66,7 +66,7 @@ class SliceArrays:
         runs = self._runs
         if runs is None or runs.waiting is not self._waiting or runs.cuts is not self._cuts:
             found = self._cuts.rows_of(self._waiting.start, self._waiting.end)
-            runs = self._runs = Runs(self._waiting, self._cuts, *found)
+            runs = self._runs = CoveredSlices(self._waiting, self._cuts, *found)
         return runs.first, runs.beyond
 
     # -- the array of slices --------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class SliceArrays:
             keep[at] = False
             self._replace(self._cuts.kept(keep), np.flatnonzero(keep))
 
-    def _replace(self, cuts: Cuts, source: Int64s) -> None:
+    def _replace(self, cuts: SliceCuts, source: Int64s) -> None:
         """Change the cuts between slices. `source`: for each new slice, the present slice from which it takes its
         values."""
         self._cuts, self._places, self._touched = cuts, None, self._touched[source]
@@ -139,11 +139,11 @@ class SliceArrays:
     def from_tables(cls, span: KeySpan, slices: pa.Table, waiting: pa.Table) -> Self:
         """Rebuild the slices from the tables that to_tables returned."""
         out = cls(span, 0)
-        out._cuts = Cuts(whole(slices, "start_key"), span.end)
+        out._cuts = SliceCuts(whole(slices, "start_key"), span.end)
         assert out._cuts.start_of(0) == span.start
         for name, column in zip(cls._ARRAYS, SLICES.names[2:], strict=True):
             setattr(out, name, int64s(slices, column))
         out._touched = np.zeros(len(out._cuts), bool)
-        out._waiting = Waiting.from_table(waiting)
+        out._waiting = WaitingRows.from_table(waiting)
         out._cut(pa.concat_arrays([out._waiting.start, out._waiting.end]))
         return out

@@ -22,7 +22,7 @@ _SINGLE = 8  # below this number, keys are looked up one by one: a vectorized se
 
 
 @dataclass(frozen=True)
-class Cuts:
+class SliceCuts:
     """The start keys of the slices, in order. Each slice ends where the next one begins, and the last one at `end`
     (empty: plus infinity)."""
 
@@ -60,7 +60,7 @@ class Cuts:
         last_end = pc.equal(ends, pa.scalar(self.end, pa.binary())).to_numpy(zero_copy_only=False)
         return first, np.where(unbounded | last_end, len(self), self.holding(ends))
 
-    def with_keys(self, keys: pa.Array) -> tuple[Cuts, Int64s] | None:
+    def with_keys(self, keys: pa.Array) -> tuple[SliceCuts, Int64s] | None:
         """Add cuts at these keys. Returns the new cuts, and for each new slice the position of the old slice that
         contains it. None if every key is a cut already or lies outside."""
         wanted = pc.unique(keys)
@@ -77,11 +77,11 @@ class Cuts:
         parts = self.holding(added)
         order = np.insert(np.arange(len(self)), parts + 1, len(self) + np.arange(len(added)))
         source = np.insert(np.arange(len(self)), parts + 1, parts)
-        return Cuts(pa.concat_arrays([self.starts, added]).take(pa.array(order)), self.end), source
+        return SliceCuts(pa.concat_arrays([self.starts, added]).take(pa.array(order)), self.end), source
 
-    def kept(self, keep: Bools) -> Cuts:
+    def kept(self, keep: Bools) -> SliceCuts:
         """Remove all cuts but those that the mask `keep` selects; each slice then ends where the next one begins."""
-        return Cuts(self.starts.filter(pa.array(keep)), self.end)
+        return SliceCuts(self.starts.filter(pa.array(keep)), self.end)
 
     def holding(self, keys: pa.Array) -> Int64s:
         """The position of the slice that holds each key: -1 for keys below the first slice, the last slice for keys
@@ -104,11 +104,11 @@ class Cuts:
         return pl.Series(self.starts)
 
 
-class Places:
+class RegionSlices:
     """Finds slices for watermark rows by region. The result is cached for each store, because successive files of a
     store have rows of the same regions. It is valid as long as no slice changes its region or its bounds."""
 
-    def __init__(self, cuts: Cuts, regions: Int64s) -> None:
+    def __init__(self, cuts: SliceCuts, regions: Int64s) -> None:
         """`regions`: the region of each slice. The array must not change afterwards."""
         self._cuts, self._regions = cuts, regions
         self._by_region: tuple[Int64s, Int64s] | None = None

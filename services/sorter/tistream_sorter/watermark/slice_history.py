@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tistream.arrays import Int64s
 from tistream.model.span import KeySpan, joined
-from tistream_sorter.watermark.slice_cuts import Cuts
+from tistream_sorter.watermark.slice_cuts import SliceCuts
 
 if TYPE_CHECKING:
     from tistream_sorter.watermark.watermark_rows import Watermark
@@ -35,7 +35,7 @@ HISTORY = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class SliceChanges:
     """Changes of slices by the watermark rows of one file, as parallel arrays.
 
     at: positions of the slices in `cuts`. version, index, resolved_ts: the slice's values after the change.
@@ -44,7 +44,7 @@ class Changes:
     """
 
     seq: int
-    cuts: Cuts
+    cuts: SliceCuts
     at: Int64s
     version: Int64s
     index: Int64s
@@ -65,7 +65,7 @@ class Changes:
         return pa.Table.from_arrays(columns, schema=HISTORY)
 
 
-def _touched(cuts: Cuts, at: Int64s, spans: Iterable[KeySpan]) -> npt.NDArray[np.bool_]:
+def _touched(cuts: SliceCuts, at: Int64s, spans: Iterable[KeySpan]) -> npt.NDArray[np.bool_]:
     wanted = np.zeros(len(cuts), bool)
     for span in spans:
         found = cuts.overlapping(span.start, span.end)
@@ -78,9 +78,9 @@ class SliceHistory:
     prewrites are dead."""
 
     def __init__(self) -> None:
-        self._changes: list[Changes] = []
+        self._changes: list[SliceChanges] = []
         self._noted: list[tuple[int, ...]] = []  # single changes that are not in `_changes` yet
-        self._noted_in: tuple[int, Cuts] | None = None  # the seq of their file, and its cuts
+        self._noted_in: tuple[int, SliceCuts] | None = None  # the seq of their file, and its cuts
 
     def copy(self) -> SliceHistory:
         """A copy that changes independently."""
@@ -89,21 +89,21 @@ class SliceHistory:
         other._changes = list(self._changes)
         return other
 
-    def begin(self, cuts: Cuts, version: Int64s, index: Int64s, resolved_ts: Int64s) -> None:
+    def begin(self, cuts: SliceCuts, version: Int64s, index: Int64s, resolved_ts: Int64s) -> None:
         """Record the state of each slice before the first change, with seq -1. The arrays are kept, so they must not
         change afterwards."""
         none = np.broadcast_to(np.int64(-1), len(cuts))
         at = np.arange(len(cuts))
-        self._changes.append(Changes(-1, cuts, at, version, index, resolved_ts, none, none, none, none))
+        self._changes.append(SliceChanges(-1, cuts, at, version, index, resolved_ts, none, none, none, none))
 
-    def note_many(self, changes: Changes) -> None:
+    def note_many(self, changes: SliceChanges) -> None:
         """Record the changes by rows of one file, where each row covers one slice."""
         if len(changes.at):
             self._flush()
             self._changes.append(changes)
 
     def note(
-        self, seq: int, cuts: Cuts, at: int, known: tuple[int, int, int], row: Watermark, *, connected: bool
+        self, seq: int, cuts: SliceCuts, at: int, known: tuple[int, int, int], row: Watermark, *, connected: bool
     ) -> None:
         """Record that `row` changed slice `at`. `known`: the new (version, index, resolved_ts) of the slice.
         `connected`: whether the row connected; otherwise it only raised resolved_ts."""
@@ -134,5 +134,5 @@ class SliceHistory:
 
     def _flush(self) -> None:
         if self._noted_in is not None:
-            self._changes.append(Changes(*self._noted_in, *np.array(self._noted, np.int64).T))
+            self._changes.append(SliceChanges(*self._noted_in, *np.array(self._noted, np.int64).T))
             self._noted, self._noted_in = [], None

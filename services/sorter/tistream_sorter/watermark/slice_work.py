@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tistream.arrays import Int64s
-from tistream_sorter.watermark.slice_cuts import Cuts
-from tistream_sorter.watermark.watermark_rows import Waiting
+from tistream_sorter.watermark.slice_cuts import SliceCuts
+from tistream_sorter.watermark.watermark_rows import WaitingRows
 
 # Limits of the waiting rows of a task, and of the slice changes by one file: several times the number of regions of any
 # store.
@@ -36,16 +36,16 @@ def passed_over(going_on: Sequence[T], turn: int) -> Sequence[T]:
     return [*going_on, *going_on][at + GOING_ON : at + len(going_on)]
 
 
-class TooMuch(Exception):
+class WatermarkLimitExceeded(Exception):
     """Raised if the watermark rows of a file exceed a limit of the task. The file must not be applied."""
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class CoveredSlices:
     """For each waiting row, the consecutive slices that it covers. Valid for these rows and these cuts."""
 
-    waiting: Waiting
-    cuts: Cuts
+    waiting: WaitingRows
+    cuts: SliceCuts
     first: Int64s
     beyond: Int64s
 
@@ -56,6 +56,8 @@ def ranges(runs: tuple[Int64s, Int64s], which: slice | Int64s) -> Iterator[range
 
 
 def check_room(rows: int) -> None:
-    """Raise TooMuch if `rows` waiting rows are more than one task may keep."""
+    """Raise WatermarkLimitExceeded if `rows` waiting rows are more than one task may keep."""
     if rows > WAITING_MAX:
-        raise TooMuch(f"more than {WAITING_MAX} watermark rows would wait for log entries that have not arrived")
+        raise WatermarkLimitExceeded(
+            f"more than {WAITING_MAX} watermark rows would wait for log entries that have not arrived"
+        )

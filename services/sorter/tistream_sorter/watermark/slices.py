@@ -32,8 +32,8 @@ from tistream.arrays import Bools, Int64s
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
 from tistream_sorter.watermark.slice_arrays import NO_REGION, SliceArrays
-from tistream_sorter.watermark.slice_cuts import Places, int64s, whole
-from tistream_sorter.watermark.slice_history import NO_SCAN, NOT_CONNECTED, Changes, SliceHistory
+from tistream_sorter.watermark.slice_cuts import RegionSlices, int64s, whole
+from tistream_sorter.watermark.slice_history import NO_SCAN, NOT_CONNECTED, SliceChanges, SliceHistory
 from tistream_sorter.watermark.slice_work import (
     CHANGES_MAX,
     FEW_SLICES,
@@ -42,11 +42,11 @@ from tistream_sorter.watermark.slice_work import (
     STEPS_BETWEEN,
     WAITING_A_STEP,
     Steps,
-    TooMuch,
+    WatermarkLimitExceeded,
     check_room,
     ranges,
 )
-from tistream_sorter.watermark.watermark_rows import Waiting, Watermark, rows_of
+from tistream_sorter.watermark.watermark_rows import WaitingRows, Watermark, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class SliceMap(SliceArrays):
 
     def applying(self, rows: pa.Table, store_id: int, file_ts: int, seq: int, history: SliceHistory) -> Steps:
         """Apply one file's rows (wire.file_batch.WATERMARKS) in order, as a generator, and record every change in
-        `history` under `seq`. Yields the number of steps since the last yield. Raises TooMuch."""
+        `history` under `seq`. Yields the number of steps since the last yield. Raises WatermarkLimitExceeded."""
         self._changes = 0
         if rows.num_rows == 0:
             return
@@ -150,7 +150,7 @@ class SliceMap(SliceArrays):
                     held += yield from self._apply_row(row, slices, seq, history)
                     check_room(len(held))
             if held or waits.num_rows:
-                new = [Waiting.from_file(waits, store_id, file_ts), Waiting.of(held)]
+                new = [WaitingRows.from_file(waits, store_id, file_ts), WaitingRows.of(held)]
                 self._waiting = self._waiting.and_also(*new)
         if len(self._waiting):
             yield from self._retry(seq, history)
@@ -166,7 +166,7 @@ class SliceMap(SliceArrays):
         """Apply the rows that cover exactly one slice and have its region, version and span. Returns the other rows."""
         if self._places is None:
             self._own.discard("_region")
-            self._places = Places(self._cuts, self._region)
+            self._places = RegionSlices(self._cuts, self._region)
         at, fits = self._places.of(rows, store_id)
         first, last, resolved = (int64s(rows, name) for name in ("first_index", "log_index", "resolved_ts"))
         fits = (
@@ -184,7 +184,7 @@ class SliceMap(SliceArrays):
         none = np.broadcast_to(np.int64(NO_SCAN), len(one))
         version = self._version[one]
         known = version, self._index[one], self._resolved[one]
-        history.note_many(Changes(seq, self._cuts, one, *known, version, last, resolved, none))
+        history.note_many(SliceChanges(seq, self._cuts, one, *known, version, last, resolved, none))
         return rows.slice(0, 0) if every else rows.filter(pa.array(~fits))
 
     def _apply_alone(self, rows: pa.Table, store_id: int, seq: int, history: SliceHistory) -> tuple[pa.Table, pa.Table]:
@@ -218,7 +218,7 @@ class SliceMap(SliceArrays):
         known = self._version[at], self._index[at], self._resolved[at]
         said = [np.where(connected, value, NOT_CONNECTED)[changed] for value in (version, last, resolved)]
         scans = np.where(connected & scanned, begins - 1, NO_SCAN)[changed]
-        history.note_many(Changes(seq, self._cuts, at, *known, said[0], said[1], said[2], scans))
+        history.note_many(SliceChanges(seq, self._cuts, at, *known, said[0], said[1], said[2], scans))
         waits = (
             alone
             & ~chosen
@@ -290,7 +290,7 @@ class SliceMap(SliceArrays):
     def _note(self, seq: int, at: int, row: Watermark, history: SliceHistory, *, connected: bool) -> None:
         self._changes += 1
         if self._changes > CHANGES_MAX:
-            raise TooMuch(
+            raise WatermarkLimitExceeded(
                 f"its watermark rows change slices more than {CHANGES_MAX} times, because too many of them overlap"
             )
         _, version, index, resolved, _ = self._values(at)
@@ -313,7 +313,7 @@ class SliceMap(SliceArrays):
                         held += left
                         check_room(len(held))
             if not keep.all():
-                self._waiting = self._waiting.kept(keep).and_also(Waiting.of(held))
+                self._waiting = self._waiting.kept(keep).and_also(WaitingRows.of(held))
 
     def _waiting_steps(self) -> int:
         return (len(self._waiting) + len(self)) // WAITING_A_STEP
@@ -341,7 +341,7 @@ class SliceMap(SliceArrays):
 
     def _pieces(self, row: Watermark, unconnected: Int64s) -> list[Watermark]:
         """Clip `row` to the slices at these positions. Returns one row for each sequence of neighbouring slices. Raises
-        TooMuch."""
+        WatermarkLimitExceeded."""
         if not len(unconnected):
             return []
         breaks = np.flatnonzero(np.diff(unconnected) != 1)

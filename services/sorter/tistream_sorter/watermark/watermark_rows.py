@@ -92,7 +92,7 @@ _FRAME = {
 }
 
 
-class Waiting:
+class WaitingRows:
     """The watermark rows that wait, as columns, because a store may have hundreds of thousands of them, and every file
     may affect them. Immutable."""
 
@@ -100,7 +100,7 @@ class Waiting:
         self._frame = frame
 
     @classmethod
-    def of(cls, rows: Iterable[Watermark]) -> Waiting:
+    def of(cls, rows: Iterable[Watermark]) -> WaitingRows:
         """Convert row objects; their order is kept."""
         plain = [
             (row.start, row.end, *(getattr(row, name) for name in _PLAIN), b"".join(map(_packed, row.after)))
@@ -109,7 +109,7 @@ class Waiting:
         return cls(pl.DataFrame(plain, schema=_FRAME, orient="row"))
 
     @classmethod
-    def from_file(cls, rows: pa.Table, store_id: int, file_ts: int) -> Waiting:
+    def from_file(cls, rows: pa.Table, store_id: int, file_ts: int) -> WaitingRows:
         """Convert a table of wire.file_batch.WATERMARKS. `after` must be empty in all of its rows."""
         names = [name for name in _FRAME if name not in ("store_id", "file_ts", "after")]
         found = pl.DataFrame(pl.from_arrow(rows.select(names)))
@@ -174,15 +174,15 @@ class Waiting:
         rows = dict(zip(wanted, self.at(np.array(wanted, np.int64)), strict=True))
         return [rows.get(one) for one in found]
 
-    def kept(self, keep: npt.NDArray[np.bool_]) -> Waiting:
+    def kept(self, keep: npt.NDArray[np.bool_]) -> WaitingRows:
         """Only the rows that the mask `keep` selects."""
-        return Waiting(self._frame.filter(pl.Series(keep)))
+        return WaitingRows(self._frame.filter(pl.Series(keep)))
 
-    def and_also(self, *others: Waiting) -> Waiting:
+    def and_also(self, *others: WaitingRows) -> WaitingRows:
         """These rows and then those of `others`. Rows that continue one another stay separate; `joined` merges them."""
-        return Waiting(pl.concat([self._frame, *(other._frame for other in others)]))
+        return WaitingRows(pl.concat([self._frame, *(other._frame for other in others)]))
 
-    def joined(self) -> Waiting:
+    def joined(self) -> WaitingRows:
         """Merge rows as far as possible, and sort them in log order (by span, region and log index). So a missing file
         leaves one row for each region and gap after an hour, and not one for each push.
 
@@ -202,7 +202,7 @@ class Waiting:
         last = np.append(first[1:], once.height) - 1 if len(first) else first
         latest = [once[name][last] for name in ("log_index", "resolved_ts")]
         base_ts = pl.when(pl.col("base_ts") >= 0).then(pl.col("base_ts")).alias("base_ts")
-        return Waiting(once[first].with_columns(latest).with_columns(base_ts))
+        return WaitingRows(once[first].with_columns(latest).with_columns(base_ts))
 
     def to_table(self) -> pa.Table:
         """Convert the rows to the table WAITING, as a manifest stores it."""
@@ -217,7 +217,7 @@ class Waiting:
         return plain.append_column(WAITING.field("after"), pa.ListArray.from_arrays(ends, each)).cast(WAITING)
 
     @classmethod
-    def from_table(cls, waiting: pa.Table) -> Waiting:
+    def from_table(cls, waiting: pa.Table) -> WaitingRows:
         """Rebuild the rows from a table that to_table returned."""
         if not waiting.num_rows:
             return cls.of(())
@@ -236,15 +236,15 @@ def _unpacked(after: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def joined(rows: Iterable[Watermark]) -> list[Watermark]:
-    """Merge rows as far as possible, and sort them by span, region and log index, as Waiting.joined does."""
-    return Waiting.of(rows).joined().rows
+    """Merge rows as far as possible, and sort them by span, region and log index, as WaitingRows.joined does."""
+    return WaitingRows.of(rows).joined().rows
 
 
 def to_table(rows: Iterable[Watermark]) -> pa.Table:
     """Convert waiting watermark rows to the table WAITING, as a manifest stores it."""
-    return Waiting.of(rows).to_table()
+    return WaitingRows.of(rows).to_table()
 
 
 def from_table(waiting: pa.Table) -> list[Watermark]:
     """Convert the table WAITING of a manifest to waiting watermark rows."""
-    return Waiting.from_table(waiting).rows
+    return WaitingRows.from_table(waiting).rows

@@ -32,7 +32,7 @@ _NEWEST = pl.CompatLevel.newest()
 _FACTS = ("type", "region_version", "log_index", "generation")
 
 
-class Bank:
+class ShardEntries:
     """All entries of one shard in one tick, as columns with one item per row.
 
     start_ts. commit_ts: 0 if the entry has none. part: NEW for a change of this tick, or else the position of the

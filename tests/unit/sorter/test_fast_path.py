@@ -64,8 +64,8 @@ def settled(found: pl.DataFrame) -> list[tuple[Any, ...]]:
     return sorted(found.select("row", "part", "start_ts", "key", "commit_ts").rows())
 
 
-def by_joins(bank: ShardEntries, rows: np.ndarray[Any, Any], history: pa.Table) -> ExactMatch:
-    facts, matched = bank.facts(rows[rows < bank.pending]), bank.matched(rows[rows >= bank.pending])
+def by_joins(shard: ShardEntries, rows: np.ndarray[Any, Any], history: pa.Table) -> ExactMatch:
+    facts, matched = shard.facts(rows[rows < shard.pending]), shard.matched(rows[rows >= shard.pending])
     return resolve(facts, matched, HIGH, history, SCANS.empty_table(), {})
 
 
@@ -98,15 +98,15 @@ def test_the_fast_path_and_the_joins_agree(
     ]
     carried = pa.Table.from_pylist([{**row, "txn_source": None} for row in rows], schema=READY_SCHEMA)
     history = states((-1, 1, 10, 5, -1, -1, -1, -1), (0, 1, 15, 12, 1, 15, 12, -1), (1, 1, 25, 30, 1, 25, 30, -1))
-    bank = ShardEntries(changes, unmatched, [carried] if rows else [])
-    everything = np.arange(len(bank))
-    expected = by_joins(bank, everything, history)
-    fast = settle(bank.plain(everything))
-    rest = by_joins(bank, np.sort(fast.rest), history)
+    shard = ShardEntries(changes, unmatched, [carried] if rows else [])
+    everything = np.arange(len(shard))
+    expected = by_joins(shard, everything, history)
+    fast = settle(shard.plain(everything))
+    rest = by_joins(shard, np.sort(fast.rest), history)
     new = fast.values_at != fast.commit_at
-    quick = bank.matched(fast.values_at).with_columns(
-        pl.Series("commit_ts", bank.commit_ts[fast.commit_at]),
-        pl.Series("part", np.where(new, -1, bank.part[fast.values_at]).astype(np.int32)),
+    quick = shard.matched(fast.values_at).with_columns(
+        pl.Series("commit_ts", shard.commit_ts[fast.commit_at]),
+        pl.Series("part", np.where(new, -1, shard.part[fast.values_at]).astype(np.int32)),
     )
     assert settled(pl.concat([quick, rest.settled])) == settled(expected.settled)
     assert sorted(rest.waiting.rows()) == sorted(expected.waiting.rows())
@@ -187,9 +187,9 @@ def test_a_hash_that_two_transactions_share_makes_no_pair() -> None:
     rows = [(PREWRITE, key, one, None), (COMMIT, key, other, other + 10)]
     rows += [(PREWRITE, second, one, None), (COMMIT, second, one, other + 20)]  # so that the second pass has them
     made = [{**entry(kind, b"", start, commit), "key": at} for kind, at, start, commit in rows]
-    bank = ShardEntries(pa.Table.from_pylist(made, schema=CHANGES), [], [])
+    shard = ShardEntries(pa.Table.from_pylist(made, schema=CHANGES), [], [])
     bits = CLASS_BITS + (len(made) - 1).bit_length()
-    hashed = _hashes(bank.plain(np.arange(4)), np.arange(2)) >> np.uint64(bits)
+    hashed = _hashes(shard.plain(np.arange(4)), np.arange(2)) >> np.uint64(bits)
     assert hashed[0] == hashed[1], "no collision any more: look for another pair"
     ticks = Ticks()
     ticks.tick(made, 0)

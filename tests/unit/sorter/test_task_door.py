@@ -87,6 +87,6 @@ def test_only_a_task_makes_its_turn_and_its_mailbox() -> None:
         str(path.relative_to(SORTER))
         for path in SORTER.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Turn", "Mailbox")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("TaskMachine", "Mailbox")
     }
     assert made == {"task/task.py"}

@@ -38,7 +38,7 @@ def resolve(
     scans: pa.Table,
     counters: dict[str, int],
 ) -> ExactMatch:
-    """Match `entries` (columns of Bank.facts), and return them with `ready`, the rows that an earlier tick matched
+    """Match `entries` (columns of ShardEntries.facts), and return them with `ready`, the rows that an earlier tick matched
     (row, part, start_ts, key, commit_ts). `high`: the watermark. `history` and `scans`: as in kernel.match. Adds to
     `counters`.
 

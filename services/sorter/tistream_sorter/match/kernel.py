@@ -88,15 +88,15 @@ def match(
     `unmatched` and `ready` are the rows of the pending parts of these kinds that were read. `history` and `scans` are
     tistream_sorter.watermark.slice_history.HISTORY and SCANS_SCHEMA of the same tick."""
     counters: dict[str, int] = {}
-    bank = ShardEntries(changes, unmatched, ready)
-    wanted = _wanted(bank, rules, counters)
-    plain = settle(bank.plain(wanted))
+    shard = ShardEntries(changes, unmatched, ready)
+    wanted = _wanted(shard, rules, counters)
+    plain = settle(shard.plain(wanted))
     rest = np.sort(wanted[plain.rest])
     high, low = rules.window.high, rules.window.low
-    entries = bank.facts(rest[rest < bank.pending])
-    left = resolve(entries, bank.matched(rest[rest >= bank.pending]), high, history, scans, counters)
+    entries = shard.facts(rest[rest < shard.pending])
+    left = resolve(entries, shard.matched(rest[rest >= shard.pending]), high, history, scans, counters)
     rows = _above_snapshot(
-        _joined(bank, wanted[plain.values_at], wanted[plain.commit_at], left.settled), rules, counters
+        _joined(shard, wanted[plain.values_at], wanted[plain.commit_at], left.settled), rules, counters
     )
     open_commits = left.commits.filter(pl.col("commit_ts") > rules.snapshot_ts)
     counters["below_snapshot"] += len(left.commits) - len(open_commits)
@@ -106,7 +106,7 @@ def match(
     again, rows = rows.where(late), rows.where(~late)
     repeats = pl.concat(
         [
-            _identities(bank, again),
+            _identities(shard, again),
             open_commits.filter(pl.col("commit_ts") <= settled_ts).select(*IDENTITY, "commit_ts"),
         ]
     )
@@ -117,16 +117,16 @@ def match(
     ready_parts = _consumed(kept.part, [table.num_rows for table in ready], rules)
     unmatched_parts = _consumed(waiting["part"].to_numpy(), [table.num_rows for table in unmatched], rules)
     written = kept.where(_rewritten(kept.part, ready_parts))
-    here, away = _apart(bank, flushed)
-    written, written_away = _apart(bank, written)
-    order = segment_order(here.commit_ts, bank.start_ts[here.row], bank.parts, bank.keys, here.row)
+    here, away = _apart(shard, flushed)
+    written, written_away = _apart(shard, written)
+    order = segment_order(here.commit_ts, shard.start_ts[here.row], shard.parts, shard.keys, here.row)
     return Matched(
-        committed=bank.committed(here.row[order], here.commit_ts[order]),
-        ready=bank.ready_rows(written.row, written.commit_ts),
-        pointed=bank.pointed_rows(
+        committed=shard.committed(here.row[order], here.commit_ts[order]),
+        ready=shard.ready_rows(written.row, written.commit_ts),
+        pointed=shard.pointed_rows(
             np.concatenate([away.row, written_away.row]), np.concatenate([away.commit_ts, written_away.commit_ts])
         ),
-        unmatched=bank.unmatched_rows(waiting.filter(_rewritten(waiting["part"].to_numpy(), unmatched_parts))),
+        unmatched=shard.unmatched_rows(waiting.filter(_rewritten(waiting["part"].to_numpy(), unmatched_parts))),
         ready_parts=ready_parts,
         unmatched_parts=unmatched_parts,
         repeats=repeats,
@@ -135,25 +135,25 @@ def match(
     )
 
 
-def _wanted(bank: ShardEntries, rules: MatchRules, counters: dict[str, int]) -> Int64s:
+def _wanted(shard: ShardEntries, rules: MatchRules, counters: dict[str, int]) -> Int64s:
     """The numbers of the rows that a tick processes: record and meta keys, and index keys if the tenant keeps them; for
     a RawKV tenant, raw keys. Other entries of this tick's files are dropped and counted in `counters`. Entries of
     pending parts are always processed."""
-    kind = bank.parts.kind[: bank.fresh]
+    kind = shard.parts.kind[: shard.fresh]
     keep = kind == KeyKind.RAW if rules.raw else (kind == KeyKind.RECORD) | (kind == KeyKind.META)
     if rules.keep_index_keys and not rules.raw:
         keep |= kind == KeyKind.INDEX
     counters["index_entries"] = int((kind == KeyKind.INDEX).sum())
     counters["foreign_entries"] = int((~keep & (kind != KeyKind.INDEX)).sum())
-    everything = np.arange(len(bank))
-    return everything if keep.all() else np.concatenate([np.flatnonzero(keep), everything[bank.fresh :]])
+    everything = np.arange(len(shard))
+    return everything if keep.all() else np.concatenate([np.flatnonzero(keep), everything[shard.fresh :]])
 
 
-def _joined(bank: ShardEntries, values_at: Int64s, commit_at: Int64s, settled: pl.DataFrame) -> _Rows:
+def _joined(shard: ShardEntries, values_at: Int64s, commit_at: Int64s, settled: pl.DataFrame) -> _Rows:
     """Concatenate the results of the fast and the exact path. A pair that this tick matched has the part NEW, even if
     its prewrite came from a pending part."""
-    part = np.where(values_at == commit_at, bank.part[values_at], np.int32(NEW))
-    rows = _Rows(values_at, part, bank.commit_ts[commit_at])
+    part = np.where(values_at == commit_at, shard.part[values_at], np.int32(NEW))
+    rows = _Rows(values_at, part, shard.commit_ts[commit_at])
     if not len(settled):
         return rows
     return _Rows(
@@ -169,15 +169,15 @@ def _above_snapshot(rows: _Rows, rules: MatchRules, counters: dict[str, int]) ->
     return kept
 
 
-def _identities(bank: ShardEntries, rows: _Rows) -> pl.DataFrame:
+def _identities(shard: ShardEntries, rows: _Rows) -> pl.DataFrame:
     """The columns start_ts, key and commit_ts of `rows`."""
-    found = {"start_ts": bank.start_ts[rows.row], "key": bank.keys.gather(rows.row), "commit_ts": rows.commit_ts}
+    found = {"start_ts": shard.start_ts[rows.row], "key": shard.keys.gather(rows.row), "commit_ts": rows.commit_ts}
     return pl.DataFrame(found)
 
 
-def _apart(bank: ShardEntries, rows: _Rows) -> tuple[_Rows, _Rows]:
+def _apart(shard: ShardEntries, rows: _Rows) -> tuple[_Rows, _Rows]:
     """Divide rows into (those whose values are in memory, those whose values must be read through a pointer)."""
-    away = bank.away[rows.row]
+    away = shard.away[rows.row]
     return rows.where(~away), rows.where(away)
 
 

@@ -131,7 +131,7 @@ class Claims:
             return [(task_id, epoch, by) for (task_id, epoch), by in sorted(self._fenced.items())]
 
     def open(self, identity: TaskIdentity) -> tuple[HeldTask | SealedTask | None, bool]:
-        """Try to claim a task. Returns (Held, True) if this process has it now; (SealedTask, True) if it is sealed;
+        """Try to claim a task. Returns (HeldTask, True) if this process has it now; (SealedTask, True) if it is sealed;
         (None, True) if a newer epoch holds it; (None, False) if the claim failed or its result is not known, and the
         caller must try again."""
         key = (identity.task_id, identity.task_epoch)

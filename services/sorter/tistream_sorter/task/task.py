@@ -4,8 +4,8 @@ Two rules hold, and the types enforce them:
 
 * Any thread may use the methods of `Task`. A method reads or replaces one value as a whole, or puts something into the
   mailbox (mailbox.py), whose lock is the only one. It never changes the state.
-* The state changes only in a turn (task_machine.py), and a turn begins only with `Task.turn`. One turn runs at a time; a second
-  one at the same time is a bug, and raises AssertionError. A turn may last long: no other thread waits for it.
+* The state changes only in a turn (task_machine.py), and a turn begins only with `Task.turn`. One turn runs at a time;
+  a second one at the same time is a bug, and raises AssertionError. A turn may last long: no other thread waits for it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A turn of one task: a period in which one thread decides the next step of the task, or applies a commit to its state.
-No I/O.
+"""The state machine of one task: it decides the task's next step, and applies commits to the task's state. No I/O.
 
-`Task.turn` is the only way to get a Turn, and gives it to one caller at a time. So this module needs no lock. The input
-of other threads comes from the mailbox.
+`Task.turn` is the only way to get a TaskMachine, and gives it to one caller at a time, for one turn. So this module
+needs no lock. The input of other threads comes from the mailbox.
 """
 
 from __future__ import annotations

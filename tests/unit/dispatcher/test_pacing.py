@@ -7,14 +7,14 @@ from itertools import pairwise
 
 from tistream_dispatcher.delivery.sorter_link import PAUSE_MAX_MS as SEND_PAUSE_MAX_MS
 from tistream_dispatcher.delivery.sorter_link import SorterLink
-from tistream_dispatcher.stores.pacing import REST_MAX_MS, Pace, PollSettings
+from tistream_dispatcher.stores.pacing import REST_MAX_MS, ListSchedule, PollSettings
 from tistream_dispatcher.stores.suspect_files import PAUSE_MAX_MS, Suspects
 
 SETTINGS = PollSettings(250, 2000, 500, idle_ms=60_000, announced_idle_ms=600_000)
 HOUR_MS = 3_600_000
 
 
-def polls(pace: Pace, begin_ms: int, end_ms: int) -> list[int]:
+def polls(pace: ListSchedule, begin_ms: int, end_ms: int) -> list[int]:
     """When the files are LISTed meanwhile, in vain."""
     out, now = [], begin_ms
     while (now := max(now, pace.next_ms())) < end_ms:
@@ -26,7 +26,7 @@ def polls(pace: Pace, begin_ms: int, end_ms: int) -> list[int]:
 
 
 def test_a_tenant_that_is_silent_is_looked_at_for_a_share_of_its_silence() -> None:
-    pace = Pace(SETTINGS, 0)
+    pace = ListSchedule(SETTINGS, 0)
     seen = polls(pace, 0, HOUR_MS)
     for before, after in pairwise(seen):
         assert after - before <= max(2_000, before // 8)
@@ -38,13 +38,13 @@ def test_a_tenant_that_is_silent_is_looked_at_for_a_share_of_its_silence() -> No
 
 
 def test_whose_lists_take_long_leaves_most_of_the_time_to_others() -> None:
-    pace, now, listing = Pace(SETTINGS, 0), 0, 0
+    pace, now, listing = ListSchedule(SETTINGS, 0), 0, 0
     while now < HOUR_MS:
         pace.polled(now, found=True, took_ms=6_000)
         listing += 6_000
-        pace.hurry()  # whatever is said to be there
-        pace.promised(now)
-        pace.expect(now, expecting=True)
+        pace.list_now()  # whatever is said to be there
+        pace.announced_early(now)
+        pace.set_expecting(now, expecting=True)
         assert pace.discovery_due(now), "other stores are looked for"
         while not pace.poll_due(now):
             now += 100
@@ -53,41 +53,41 @@ def test_whose_lists_take_long_leaves_most_of_the_time_to_others() -> None:
 
 def test_lists_that_failed_or_took_very_long_are_tried_again_soon() -> None:
     for took_ms, failed, most_ms in ((600_000, True, 2_000), (600_000, False, REST_MAX_MS)):
-        pace = Pace(SETTINGS, 0)
+        pace = ListSchedule(SETTINGS, 0)
         pace.polled(0, found=False, failed=failed, took_ms=took_ms)
         assert pace.poll_due(took_ms + most_ms)
 
 
 def test_where_files_are_announced_an_idle_tenant_costs_next_to_nothing() -> None:
-    pace = Pace(SETTINGS, 0)
+    pace = ListSchedule(SETTINGS, 0)
     pace.announced(1_000)
     polls(pace, 1_000, 2 * HOUR_MS)
     assert len(polls(pace, 2 * HOUR_MS, 3 * HOUR_MS)) <= 7
     pace.announced(3 * HOUR_MS)  # files come again: one that is not announced is found as soon as ever
     assert pace.next_ms() <= 3 * HOUR_MS + 2_000
     polls(pace, 3 * HOUR_MS, 5 * HOUR_MS)
-    pace.deaf()
+    pace.announcements_lost()
     assert pace.poll_due(5 * HOUR_MS)
     assert len(polls(pace, 5 * HOUR_MS, 6 * HOUR_MS)) >= 59
 
 
 def test_a_missing_file_is_looked_for_however_long_it_is_missing() -> None:
-    pace = Pace(SETTINGS, 0)
+    pace = ListSchedule(SETTINGS, 0)
     polls(pace, 0, HOUR_MS)
-    pace.expect(HOUR_MS, expecting=True)
+    pace.set_expecting(HOUR_MS, expecting=True)
     assert pace.next_ms() <= HOUR_MS + 2_000
     assert len(polls(pace, HOUR_MS, HOUR_MS + 60_000)) >= 29
 
 
 def test_the_pause_does_not_grow_because_the_object_store_fails() -> None:
-    pace = Pace(SETTINGS, 0)
+    pace = ListSchedule(SETTINGS, 0)
     polls(pace, 0, HOUR_MS)
     pace.polled(HOUR_MS, found=False, failed=True)
     assert pace.next_ms() <= HOUR_MS + 2_000
 
 
 def test_polls_become_rare_while_they_find_nothing_and_frequent_once_one_does():
-    pace, now, pauses = Pace(SETTINGS, 0), 0, []
+    pace, now, pauses = ListSchedule(SETTINGS, 0), 0, []
     for found in (False, False, False, False, True, False):
         assert pace.poll_due(now)
         pace.polled(now, found=found)
@@ -98,12 +98,12 @@ def test_polls_become_rare_while_they_find_nothing_and_frequent_once_one_does():
 
 
 def test_stores_are_looked_for_at_their_own_pace_or_at_once():
-    pace = Pace(SETTINGS, 1000)
+    pace = ListSchedule(SETTINGS, 1000)
     assert pace.discovery_due(1000)
     assert not pace.discovery_due(1499)
     assert pace.discovery_due(1500)
     pace.polled(1500, found=False)
-    pace.hurry()
+    pace.list_now()
     assert pace.discovery_due(1501)
     assert pace.poll_due(1501)
 

@@ -199,7 +199,7 @@ def test_a_list_that_failed_is_tried_again_soon_and_not_told_any_longer(what: st
     assert silent.feed.status()[1] == ()
 
 
-@pytest.mark.parametrize("tell", [TenantFeed.deaf, TenantFeed.look_everywhere])
+@pytest.mark.parametrize("tell", [TenantFeed.announcements_lost, TenantFeed.list_now])
 def test_what_is_told_while_files_are_listed_is_not_lost(tell: Callable[[TenantFeed], None]) -> None:
     silent = Silent()
     listed: list[int] = []
@@ -220,7 +220,7 @@ def test_announcements_from_before_the_meta_server_fell_silent_are_no_reason_to_
     silent = Silent()
     silent.put(1, 220, 210)
     silent.feed.announce(1, 220)
-    silent.feed.deaf()
+    silent.feed.announcements_lost()
     silent.run(7_200)
     silent.put(1, 230, 220)
     silent.run(61)
@@ -234,8 +234,8 @@ def test_a_silent_store_of_a_tenant_whose_other_stores_are_busy_elsewhere_is_loo
     """Another dispatcher reads those: it is seen by what the sorters have, or by what is announced."""
     silent = Silent(durable=announced)
     if announced:
-        assert silent.feed.stir()
-        assert not silent.feed.stir(), "once a second is enough"
+        assert silent.feed.announced_for_other()
+        assert not silent.feed.announced_for_other(), "once a second is enough"
     else:
         silent.sorter.received[9] = [Chain(first_ts=500, at_ts=600)]
         silent.run(2)

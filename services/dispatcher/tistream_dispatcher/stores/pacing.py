@@ -32,7 +32,7 @@ class PollSettings:
     announced_idle_ms: int
 
 
-class Pace:
+class ListSchedule:
     """Decides when one tenant's stores and files are LISTed. Used by the tenant's thread. Times are monotonic ms."""
 
     def __init__(self, settings: PollSettings, now_ms: int) -> None:
@@ -75,29 +75,29 @@ class Pace:
         self._news_ms, self._announced = now_ms, True
         self._soon(now_ms)
 
-    def promised(self, now_ms: int) -> None:
+    def announced_early(self, now_ms: int) -> None:
         """Record the announcement of a file that does not exist yet. It shows that files arrive again."""
         self._news_ms = now_ms
         self._soon(now_ms)
 
-    def elsewhere(self, now_ms: int) -> None:
+    def announced_for_other(self, now_ms: int) -> None:
         """Record that files arrive in stores of the tenant that other dispatchers read, so that the tenant does not
         count as silent."""
         self._news_ms = now_ms
         self._soon(now_ms)
 
-    def expect(self, now_ms: int, *, expecting: bool) -> None:
+    def set_expecting(self, now_ms: int, *, expecting: bool) -> None:
         """Set whether LISTs must stay frequent, because a file is missing, or a failed read or LIST will be retried."""
         if expecting and not self._expecting:
             self._soon(now_ms)
         self._expecting = expecting
 
-    def deaf(self) -> None:
+    def announcements_lost(self) -> None:
         """Record that announcements cannot be received at present, so that only LISTs find files."""
         self._announced = False
-        self.hurry()
+        self.list_now()
 
-    def hurry(self) -> None:
+    def list_now(self) -> None:
         """Let the next step LIST everything at once."""
         self._poll_ms = self._discover_ms = 0
 

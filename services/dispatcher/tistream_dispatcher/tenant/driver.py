@@ -50,7 +50,7 @@ class TenantDriver:
         self._routes: dict[TenantKey, TenantRoute] = {}
         self._version = -1
         self._after = 0
-        self._deaf = False
+        self._without_announcements = False
 
     def not_ready(self) -> str | None:
         """The reason why no file can be dispatched yet; None if files can be dispatched."""
@@ -118,21 +118,21 @@ class TenantDriver:
         try:
             answer = self._meta.announcements(self._after, wait_ms=WAIT_MS)
         except TiStreamError:
-            self._go_deaf()
+            self._lose_announcements()
             raise
-        self._deaf = False
+        self._without_announcements = False
         self._hand_on(answer)
         self._after = answer.next_after
 
-    def _go_deaf(self) -> None:
+    def _lose_announcements(self) -> None:
         """Make every tenant find its files by LIST only, until the meta server answers again."""
-        if self._deaf:
+        if self._without_announcements:
             return
-        self._deaf = True
+        self._without_announcements = True
         with self._lock:
             feeds = list(self._feeds.values())
         for feed, loop in feeds:
-            feed.deaf()
+            feed.announcements_lost()
             loop.wake()
 
     def _hand_on(self, answer: Announcements) -> None:
@@ -140,7 +140,7 @@ class TenantDriver:
             feeds, shares = dict(self._feeds), dict(self._shares)
         touched = set(feeds) if answer.lost else set()
         for key in touched:
-            feeds[key][0].look_everywhere()
+            feeds[key][0].list_now()
         for announcement in answer.announcements:
             key = TenantKey(announcement.cluster_id, announcement.tenant_id)
             if key not in feeds:
@@ -149,7 +149,7 @@ class TenantDriver:
             if shares[key].concerns(announcement.store_id):
                 feed.announce(announcement.store_id, announcement.ts)
                 touched.add(key)
-            elif feed.stir():
+            elif feed.announced_for_other():
                 touched.add(key)
         for key in touched:
             feeds[key][1].wake()

@@ -30,7 +30,7 @@ from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.announced import Announced
 from tistream_dispatcher.stores.change_source import route
 from tistream_dispatcher.stores.load import StoreLoad
-from tistream_dispatcher.stores.pacing import Pace, PollSettings
+from tistream_dispatcher.stores.pacing import ListSchedule, PollSettings
 from tistream_dispatcher.stores.read_ahead import TENANT_BYTES, ByteBudget
 from tistream_dispatcher.stores.store_feed import StoreFeed, unread
 from tistream_dispatcher.tenant.collection import Consumed
@@ -43,7 +43,7 @@ IDLE_MS = 2_000  # the longest pause between two steps
 CALM_MS = 60_000  # the longest pause while the feed only waits for new files
 MIN_WAIT_MS = 5
 FILL_FILES = 256  # files routed before they are sent
-STIR_MS = 1_000  # minimum pause between wake-ups by announcements of other stores
+OTHER_ANNOUNCED_MS = 1_000  # minimum pause between wake-ups by announcements of other stores
 # How long to wait for tasks whose positions are not known yet; then the others continue without them.
 WAIT_FOR_ALL_MS = 5_000
 
@@ -78,7 +78,7 @@ class TenantFeed:
         self._window = FileWindow(limits)
         self._receivers = Receivers()
         self._delivery = Delivery(tenant, sorters, self._receivers, self._window, clock, resync)
-        self._pace = Pace(polling, clock.monotonic_ms())
+        self._pace = ListSchedule(polling, clock.monotonic_ms())
         self._share = Share()
         self._discovery = Discovery(tenant, objects, report_now)
         self._stores: dict[int, StoreFeed] = {}
@@ -91,8 +91,8 @@ class TenantFeed:
         self._lock = new_lock()  # guards the input from other threads, and the results that they read
         self._new_route: tuple[int, TenantRoute, Share] | None = None
         self._announced = Announced()
-        self._hurried = self._deafened = self._stirred = False
-        self._stirred_ms = 0
+        self._list_at_once = self._announcements_lost = self._other_announced = False
+        self._other_announced_ms = 0
         self._newest_ts = 0  # the newest file of all stores, as reported by the sorters
         self._status: tuple[StoreStatus, ...] = ()
         self._reported_loads: dict[int, StoreLoad] = {}
@@ -108,28 +108,28 @@ class TenantFeed:
     def announce(self, store_id: int, ts: int) -> None:
         """Add the announcement of a file. The next step reads the file."""
         with self._lock:
-            self._hurried |= not self._announced.add(store_id, ts)
+            self._list_at_once |= not self._announced.add(store_id, ts)
 
-    def stir(self) -> bool:
+    def announced_for_other(self) -> bool:
         """Record that a file was announced for a store that another dispatcher reads, so that the tenant does not count
         as silent. Returns whether the caller must wake the tenant's loop."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            if now_ms - self._stirred_ms < STIR_MS:
+            if now_ms - self._other_announced_ms < OTHER_ANNOUNCED_MS:
                 return False
-            self._stirred, self._stirred_ms = True, now_ms
+            self._other_announced, self._other_announced_ms = True, now_ms
         return True
 
-    def look_everywhere(self) -> None:
+    def list_now(self) -> None:
         """Make the next step LIST everything at once, because announcements were lost."""
         with self._lock:
-            self._hurried = True
+            self._list_at_once = True
 
-    def deaf(self) -> None:
+    def announcements_lost(self) -> None:
         """Record that announcements cannot be received: the next step LISTs at once, and later ones as often as without
         announcements."""
         with self._lock:
-            self._deafened = True
+            self._announcements_lost = True
 
     def status(self) -> tuple[tuple[StoreStatus, ...], tuple[Hold, ...]]:
         """The status of each store, and the holds that belong to no single store, as of the last step."""
@@ -194,7 +194,7 @@ class TenantFeed:
         if share.stores - self._stores.keys():
             self._delivery.request_all()
         if share.discovers and not before.discovers:
-            self._pace.hurry()
+            self._pace.list_now()
         self._discovery.apply(share)
 
     def _leave(self, store_id: int) -> None:
@@ -244,7 +244,7 @@ class TenantFeed:
     def _rewind(self, store: StoreFeed) -> None:
         self._window.drop_store(store.store_id)
         store.rewind(self._receivers.common(store.store_id))
-        self._pace.hurry()
+        self._pace.list_now()
 
     # -- finding and reading files ---------------------------------------------------------------------------------
 
@@ -252,13 +252,13 @@ class TenantFeed:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             announced = self._announced.pop_all()
-            hurried, deafened, stirred = self._hurried, self._deafened, self._stirred
-            self._hurried = self._deafened = self._stirred = False
+            hurried, deafened, stirred = self._list_at_once, self._announcements_lost, self._other_announced
+            self._list_at_once = self._announcements_lost = self._other_announced = False
         if hurried:
-            self._pace.hurry()
+            self._pace.list_now()
         if stirred or self._receivers.newest_ts > self._newest_ts:
             self._newest_ts = self._receivers.newest_ts
-            self._pace.elsewhere(now_ms)
+            self._pace.announced_for_other(now_ms)
         for store_id in sorted(self._share.stores - self._stores.keys()):
             self._store(store_id)
         if self._pace.discovery_due(now_ms) and self._share.discovers:
@@ -267,7 +267,7 @@ class TenantFeed:
         for store_id, stamps in announced.items():
             self._look_for(now_ms, store_id, stamps)
         if deafened:  # only now, after the announcements that were received before
-            self._pace.deaf()
+            self._pace.announcements_lost()
         if self._pace.poll_due(now_ms):
             found = [self._try(store, "find", StoreFeed.poll) for store in self._stores.values()]
             failed = any((store_id, "find") in self._store_problems for store_id in self._stores)
@@ -284,7 +284,7 @@ class TenantFeed:
                 return
             is_there = self._discovery.has(store_id, max(stamps))
             if is_there is False:
-                self._pace.promised(now_ms)
+                self._pace.announced_early(now_ms)
             if not is_there:
                 return  # if the store exists, LIST finds it
             self._found({store_id})
@@ -297,7 +297,7 @@ class TenantFeed:
             with self._lock:
                 self._announced.again(store_id, stamps)
         elif store.lacks(stamps):
-            self._pace.promised(now_ms)
+            self._pace.announced_early(now_ms)
 
     def _found(self, store_ids: set[int]) -> None:
         """Handle new stores. If the meta server assigns stores, it must assign those that no dispatcher reads yet, so
@@ -315,7 +315,7 @@ class TenantFeed:
             feed = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics, self.room)
             self._stores[store_id] = feed
             self._loads[store_id] = StoreLoad.begun(self._clock.monotonic_ms())
-            self._pace.hurry()
+            self._pace.list_now()
             log.info("store is read", extra={"tenant": str(self.tenant), "store": store_id})
 
     def _fill(self, router: Router) -> bool:
@@ -370,7 +370,7 @@ class TenantFeed:
         holds += [Hold(stage="dispatch", store_id=str(store_id), reason=why) for store_id, why in problems.items()]
         expecting = any(store.hold is not None for store in stores)
         expecting |= bool(self._store_problems) or self._discovery.troubled
-        self._pace.expect(self._clock.monotonic_ms(), expecting=expecting)
+        self._pace.set_expecting(self._clock.monotonic_ms(), expecting=expecting)
         self._calm = not (expecting or holds or len(self._window)) and self._everyone_known()
         with self._lock:
             self._status = stores + tuple(unread(self.tenant, store_id) for store_id in coming)

@@ -138,7 +138,7 @@ def collect_received_taken_for_consumed(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_dispatcher:Read.__contains__",
+    "tistream_dispatcher:ReadFiles.__contains__",
     invariants=(2, 12),
     catchers=("test_what_nobody_has_taken_stays_to_be_seen",),
 )

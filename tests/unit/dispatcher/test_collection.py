@@ -24,9 +24,9 @@ from tistream.storage.object_store import ObjectInfo
 from tistream.wire.sorter import Chain, TaskList
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import CollectSettings
-from tistream_dispatcher.stores.chain import Read
+from tistream_dispatcher.stores.chain import ReadFiles
 from tistream_dispatcher.tenant import collection
-from tistream_dispatcher.tenant.collection import Consumed, FileCollector
+from tistream_dispatcher.tenant.collection import ConsumedFiles, FileCollector
 
 TENANT = TenantKey("7", "acme")
 HOUR_MS = 3_600_000
@@ -57,7 +57,7 @@ class Shop:
 
     def __init__(self, keep_ms: int = HOUR_MS) -> None:
         self.bucket, self.clock, self.registry = Bucket(), ManualClock(100 * HOUR_MS), CollectorRegistry()
-        self.read: dict[int, Read] = {}
+        self.read: dict[int, ReadFiles] = {}
         settings = CollectSettings(keep_ms=keep_ms, every_ms=60_000)
         metrics = DispatcherMetrics(self.registry)
         self.collector = FileCollector(lambda: {TENANT: self.read}, self.bucket, self.clock, settings, metrics)
@@ -71,7 +71,7 @@ class Shop:
         through = from_physical_ms(through_ms)
         every = {found[2] for key in self.keys() if (found := layout.parse_change_file(key)) is not None}
         begins = tuple(map(from_physical_ms, begins_ms))
-        self.read[store] = Read(through, -1, frozenset(every - {from_physical_ms(wanted_ms)}), begins)
+        self.read[store] = ReadFiles(through, -1, frozenset(every - {from_physical_ms(wanted_ms)}), begins)
 
     def turn(self) -> int:
         """The loop's next turn, after its pause."""
@@ -157,7 +157,7 @@ def test_age_is_told_by_when_a_file_was_put_and_not_by_its_name(tmp_path: Path) 
         key = layout.change_file(TENANT, 1, ts)
         objects.put(key, b"12345")
         os.utime(tmp_path / "objects" / key, ns=(ms * 1_000_000, ms * 1_000_000))
-    read = {1: Read(ahead_ts, -1, frozenset(put_ms))}
+    read = {1: ReadFiles(ahead_ts, -1, frozenset(put_ms))}
     metrics = DispatcherMetrics(CollectorRegistry())
     settings = CollectSettings(keep_ms=HOUR_MS, every_ms=60_000)
     FileCollector(lambda: {TENANT: read}, objects, clock, settings, metrics).step()
@@ -246,7 +246,7 @@ class Tenant:
     def __init__(self) -> None:
         self.objects, self.sorter, self.clock = MemoryObjectStore(), Told(), ManualClock(1_000)
         self.feed = new_feed(self.objects, self.sorter, self.clock)
-        self.feed.consumed = Consumed(self.clock, 500)
+        self.feed.consumed = ConsumedFiles(self.clock, 500)
         for ts in (200, 210, 220, 230):
             self.put(ts)
         self.run()

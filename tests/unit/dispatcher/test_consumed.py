@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tistream.format.manifest import ChainPosition
-from tistream_dispatcher.delivery.consumed import ConsumedMark, Needs, consumed
+from tistream_dispatcher.delivery.consumed import ConsumedMark, TaskNeeds, consumed
 from tistream_dispatcher.stores.chain import GRACE_MS, SeenFile, StoreChains
 
 
@@ -19,8 +19,8 @@ def task(
     flushed: int = 1_000,
     pointed: dict[int, int] | None = None,
     received: tuple[tuple[int, int], ...] | None = None,
-) -> Needs:
-    return Needs(flushed, chains(*durable), pointed or {}, chains(*(durable if received is None else received)))
+) -> TaskNeeds:
+    return TaskNeeds(flushed, chains(*durable), pointed or {}, chains(*(durable if received is None else received)))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def task(
         ),
     ],
 )
-def test_no_file_up_to_the_mark_is_needed(tasks: list[Needs | None], wanted: ConsumedMark | None) -> None:
+def test_no_file_up_to_the_mark_is_needed(tasks: list[TaskNeeds | None], wanted: ConsumedMark | None) -> None:
     assert consumed(tasks, 1) == wanted
     assert consumed(tasks[::-1], 1) == wanted
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from tistream_dispatcher.delivery.sorter_link import PAUSE_MAX_MS as SEND_PAUSE_MAX_MS
 from tistream_dispatcher.delivery.sorter_link import SorterLink
 from tistream_dispatcher.stores.pacing import REST_MAX_MS, ListSchedule, PollSettings
-from tistream_dispatcher.stores.suspect_files import PAUSE_MAX_MS, Suspects
+from tistream_dispatcher.stores.suspect_files import PAUSE_MAX_MS, SuspectFiles
 
 SETTINGS = PollSettings(250, 2000, 500, idle_ms=60_000, announced_idle_ms=600_000)
 HOUR_MS = 3_600_000
@@ -109,7 +109,7 @@ def test_stores_are_looked_for_at_their_own_pace_or_at_once():
 
 
 def test_an_unreadable_file_is_tried_again_for_ever_ever_more_rarely():
-    suspects, now, pauses = Suspects(), 0, []
+    suspects, now, pauses = SuspectFiles(), 0, []
     for _ in range(14):
         assert suspects.failed(7, "v1", "bad", now) == now
         due = suspects.next_ms()

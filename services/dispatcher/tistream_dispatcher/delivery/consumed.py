@@ -26,7 +26,7 @@ Chains = Mapping[int, tuple[ChainPosition, ...]]  # by store
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class TaskNeeds:
     """The change files that a task would need after a crash. `flushed_ts` and `durable` (positions) are those of its
     newest manifest. `pointed`: by store, the oldest file whose values its pending parts still use. `received`: the
     positions of the files that its sorter has received, in manifests or not."""
@@ -46,7 +46,7 @@ class ConsumedMark:
     through: int
 
 
-def consumed(tasks: Iterable[Needs | None], store_id: int) -> ConsumedMark | None:
+def consumed(tasks: Iterable[TaskNeeds | None], store_id: int) -> ConsumedMark | None:
     """Find out which files of a store may be deleted; None if no file may be deleted. `tasks` are all tasks of the
     tenant's route; None stands for a task of which nothing is known."""
     every = list(tasks)
@@ -66,7 +66,7 @@ def consumed(tasks: Iterable[Needs | None], store_id: int) -> ConsumedMark | Non
     return ConsumedMark(chain_ts, min(through, later - 1, pointed - 1, under_way))
 
 
-def begins(tasks: Iterable[Needs | None], store_id: int) -> set[int]:
+def begins(tasks: Iterable[TaskNeeds | None], store_id: int) -> set[int]:
     """The first ts of each chain of the store in which a task has a position, closed chains included."""
     known = (positions for task in tasks if task is not None for positions in (task.durable, task.received))
     return {chain.first_ts for positions in known for chain in positions.get(store_id, ())}
@@ -76,7 +76,7 @@ def _places(positions: Chains, store_id: int) -> dict[int, int]:
     return {chain.first_ts: chain.at_ts for chain in positions.get(store_id, ())}
 
 
-def _under_way(task: Needs, durable: Mapping[int, int], store_id: int) -> int:
+def _under_way(task: TaskNeeds, durable: Mapping[int, int], store_id: int) -> int:
     """The highest ts below all files that the task's sorter has received and that no manifest covers yet. A tick may
     still read such files, even if their chain was closed in the meantime."""
     begins = [

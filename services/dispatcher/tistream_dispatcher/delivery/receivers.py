@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tistream.format.manifest import ChainPosition
 from tistream.wire.sorter import Chain, TaskStatus
-from tistream_dispatcher.delivery.consumed import Needs
+from tistream_dispatcher.delivery.consumed import TaskNeeds
 
 Positions = Mapping[int, tuple[ChainPosition, ...]]
 
@@ -82,15 +82,15 @@ class Receivers:
         self.flushed = {task: ts for task, ts in self.flushed.items() if task in wanted}
         self.durable = {task: durable for task, durable in self.durable.items() if task in wanted}
 
-    def needs(self, task_ids: Iterable[int]) -> list[Needs | None]:
+    def needs(self, task_ids: Iterable[int]) -> list[TaskNeeds | None]:
         """For each task, the files that it would need after a crash; None for a task of which nothing is known."""
         return [self._needs(task_id) for task_id in task_ids]
 
-    def _needs(self, task_id: int) -> Needs | None:
+    def _needs(self, task_id: int) -> TaskNeeds | None:
         durable, received = self.durable.get(task_id), self.received.get(task_id)
         if durable is None or received is None:
             return None
-        return Needs(durable.flushed_ts, durable.positions, durable.pointed, received)
+        return TaskNeeds(durable.flushed_ts, durable.positions, durable.pointed, received)
 
     def flushed_by_all(self, task_ids: Iterable[int]) -> int | None:
         """The ts up to which all of these tasks have flushed; None if it is not known for some task. It only rises, and

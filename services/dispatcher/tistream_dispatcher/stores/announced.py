@@ -7,7 +7,7 @@ ANNOUNCED_MAX = 4_096  # further files are found by LIST
 KEPT_STAMPS = 256  # announcements kept per store for a retry after a failure; LIST finds the other files
 
 
-class Announced:
+class AnnouncedFiles:
     """The announced files, by store. Not thread-safe: callers must hold a lock of their own."""
 
     def __init__(self) -> None:

@@ -50,7 +50,7 @@ class SeenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class NextFile:
     """The file that is next, and the first ts of its chain."""
 
     file: SeenFile
@@ -72,7 +72,7 @@ class ChainHold:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadFiles:
     """A set of files of one store that were read and that no reader needs again; `ts in read` says whether a file
     belongs to it. It stays true while the store is read on, but not if the store is read again from an earlier
     position."""
@@ -183,16 +183,16 @@ class StoreChains:
 
     # -- output ----------------------------------------------------------------------------------------------------
 
-    def ready(self) -> Ready | None:
+    def ready(self) -> NextFile | None:
         """The file that is next, of the oldest chain that has such a file; None if no file is next."""
         for place, chain in enumerate(self._chains):
             found = self._successor(place)
             if found is not None:
-                return Ready(found, chain.first_ts)
+                return NextFile(found, chain.first_ts)
         start = self._next_start()
-        return Ready(start, start.ts) if start is not None and self._has_room(start) else None
+        return NextFile(start, start.ts) if start is not None and self._has_room(start) else None
 
-    def advance(self, ready: Ready) -> None:
+    def advance(self, ready: NextFile) -> None:
         """Record that a file was routed, so that it is the newest of its chain. `ready` must be the result of
         `ready()`."""
         assert ready == self.ready()
@@ -228,7 +228,7 @@ class StoreChains:
         """Whether a chain that is older than the known ones, and whose files are late, could still begin."""
         return bool(self._chains) and self._ignored_below < self._chains[0].first_ts
 
-    def read(self, chain_ts: int, through: int) -> Read | None:
+    def read(self, chain_ts: int, through: int) -> ReadFiles | None:
         """The set of files up to `through` that were read, if `chain_ts` is the oldest open chain and no older one can
         begin; otherwise None.
 
@@ -240,7 +240,7 @@ class StoreChains:
             return None
         chain = self._chains[0]
         begins = tuple(one.first_ts for one in self._chains)
-        return Read(min(through, chain.at_ts - 1), chain.routed[0], frozenset(chain.routed), begins)
+        return ReadFiles(min(through, chain.at_ts - 1), chain.routed[0], frozenset(chain.routed), begins)
 
     def passed_by(self, positions: Iterable[ChainPosition]) -> bool:
         """Whether another dispatcher has sent files after the positions here: tasks have higher positions in a known

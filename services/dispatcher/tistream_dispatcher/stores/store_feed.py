@@ -1,5 +1,5 @@
 """Finds one store's files, reads their footers and watermark rows, and returns them in chain order. `chain.StoreChains`
-and `suspect_files.Suspects` make the decisions; this module does the I/O."""
+and `suspect_files.SuspectFiles` make the decisions; this module does the I/O."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.sorter import Chain, Hold
 from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.stores.chain import ChainHold, Ready, StoreChains
+from tistream_dispatcher.stores.chain import ChainHold, NextFile, StoreChains
 from tistream_dispatcher.stores.change_source import ReadFile, read_file
 from tistream_dispatcher.stores.read_ahead import ByteBudget, ReadAhead
-from tistream_dispatcher.stores.suspect_files import Suspects
+from tistream_dispatcher.stores.suspect_files import SuspectFiles
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class StoreFeed:
         self._objects = objects
         self._clock = clock
         self._metrics = metrics
-        self._suspects = Suspects()
+        self._suspects = SuspectFiles()
         self._arrived: dict[int, int] = {}  # ts -> wall milliseconds, of files that were not routed yet
         self._ahead = ReadAhead(room)
         self._wide_ms = 0
@@ -184,7 +184,7 @@ class StoreFeed:
 
     # -- returning files -------------------------------------------------------------------------------------------
 
-    def next_file(self) -> tuple[Ready, ReadFile] | None:
+    def next_file(self) -> tuple[NextFile, ReadFile] | None:
         """Return the next file in chain order, and read it if it is not in memory; None if no file is next. Raises
         Unavailable. The file does not count against the budget, so there is always room for it."""
         while (ready := self.chains.ready()) is not None:
@@ -197,7 +197,7 @@ class StoreFeed:
         self._ahead.only(self.chains.knows)
         return None
 
-    def advance(self, ready: Ready) -> None:
+    def advance(self, ready: NextFile) -> None:
         """Record that the file returned by `next_file` was routed, so that its chain advances."""
         self.chains.advance(ready)
         self._arrived.pop(ready.file.ts, None)

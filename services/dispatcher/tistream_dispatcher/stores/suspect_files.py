@@ -9,7 +9,7 @@ PAUSE_MAX_MS = 4_000  # a repair is noticed within this time: lag must return un
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class SuspectFile:
     """One version of a change file that could not be read, and why. `since_ms`: when this version was first read.
     `retry_ms`: when it is read again. `pause_ms`: the pause before that. All in monotonic ms."""
 
@@ -21,12 +21,12 @@ class Suspect:
     pause_ms: int
 
 
-class Suspects:
+class SuspectFiles:
     """The files of one store that could not be read. They are read again for ever, because an operator may repair them
     in place."""
 
     def __init__(self) -> None:
-        self._by_ts: dict[int, Suspect] = {}
+        self._by_ts: dict[int, SuspectFile] = {}
 
     def __contains__(self, ts: int) -> bool:
         return ts in self._by_ts
@@ -36,7 +36,7 @@ class Suspects:
         `now_ms`: monotonic."""
         known = self._by_ts.get(ts)
         if known is None or known.version != version:
-            known = Suspect(ts, version, reason, now_ms, now_ms, FIRST_PAUSE_MS // 2)
+            known = SuspectFile(ts, version, reason, now_ms, now_ms, FIRST_PAUSE_MS // 2)
         pause_ms = min(known.pause_ms * 2, PAUSE_MAX_MS) if now_ms - known.since_ms >= 2_000 else FIRST_PAUSE_MS
         self._by_ts[ts] = replace(known, reason=reason, retry_ms=now_ms + pause_ms, pause_ms=pause_ms)
         return now_ms - known.since_ms

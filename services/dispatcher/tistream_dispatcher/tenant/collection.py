@@ -15,10 +15,10 @@ from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.deleting import Deleter
 from tistream.storage.object_store import ObjectInfo, ObjectStore
-from tistream_dispatcher.delivery.consumed import Needs, begins, consumed
+from tistream_dispatcher.delivery.consumed import TaskNeeds, begins, consumed
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import CollectSettings
-from tistream_dispatcher.stores.chain import Read, StoreChains
+from tistream_dispatcher.stores.chain import ReadFiles, StoreChains
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class DeletionBounds:
 
 
 @dataclass(slots=True)
-class Listed:
+class ListResult:
     """What a LIST of a store has found: the files to delete, oldest first, and whether there are `more`. If there are
     no more, no file with a ts below `first_ts` can be deleted later, and none before `age_ms` (wall clock)."""
 
@@ -50,7 +50,7 @@ class Listed:
     age_ms: int = 0
 
 
-class Consumed:
+class ConsumedFiles:
     """The files of a tenant's stores that no task needs any more (consumed files). The tenant's thread computes them;
     another thread reads them."""
 
@@ -59,13 +59,13 @@ class Consumed:
         self._clock, self._every_ms = clock, every_ms
         self._due_ms = 0
         self._lock = new_lock()
-        self._files: dict[int, Read] = {}
+        self._files: dict[int, ReadFiles] = {}
 
     def due(self) -> bool:
         """Whether `note` must be called again."""
         return self._every_ms is not None and self._clock.monotonic_ms() >= self._due_ms
 
-    def note(self, stores: Mapping[int, StoreChains], needs: Sequence[Needs | None]) -> None:
+    def note(self, stores: Mapping[int, StoreChains], needs: Sequence[TaskNeeds | None]) -> None:
         """Compute the files that no task needs, from the stores' chains and from the needs of each task of the
         tenant."""
         self._due_ms = self._clock.monotonic_ms() + (self._every_ms or 0)
@@ -82,7 +82,7 @@ class Consumed:
                 if files is not None
             }
 
-    def files(self) -> dict[int, Read]:
+    def files(self) -> dict[int, ReadFiles]:
         """The files that `note` computed last, by store. Thread-safe."""
         with self._lock:
             return self._files
@@ -94,7 +94,7 @@ class FileCollector:
 
     def __init__(
         self,
-        consumed: Callable[[], Mapping[TenantKey, Mapping[int, Read]]],
+        consumed: Callable[[], Mapping[TenantKey, Mapping[int, ReadFiles]]],
         objects: ObjectStore,
         clock: Clock,
         settings: CollectSettings,
@@ -126,7 +126,7 @@ class FileCollector:
         self._log_deleted(deleted)
         return 0 if not left else self._settings.every_ms
 
-    def _collect(self, store: Store, read: Read, most: int) -> list[ObjectInfo]:
+    def _collect(self, store: Store, read: ReadFiles, most: int) -> list[ObjectInfo]:
         """Delete at most `most` of a store's files. Returns the files that were deleted."""
         shelf, gone = self._shelves[store], list[ObjectInfo]()
         shelf.next_ms = self._clock.monotonic_ms() + self._settings.every_ms
@@ -148,7 +148,7 @@ class FileCollector:
             shelf.first_ts, shelf.age_ms = listed.first_ts, listed.age_ms
         return gone
 
-    def _listed(self, store: Store, read: Read, most: int) -> Listed:
+    def _listed(self, store: Store, read: ReadFiles, most: int) -> ListResult:
         """LIST those of a store's files that may be deleted. The result has at most `most` of them.
 
         A file may be deleted once a later file of its chain was seen, so the newest one stays. Its age counts from its
@@ -156,7 +156,7 @@ class FileCollector:
         names, so the LIST ends after YOUNG_MAX files that are too young.
         """
         tenant, store_id = store
-        found, young = Listed(first_ts=read.through + 1), 0
+        found, young = ListResult(first_ts=read.through + 1), 0
         before: tuple[int, ObjectInfo] | None = None
         for info in self._objects.list_after(layout.change_file_prefix(tenant, store_id)):
             name = layout.parse_change_file(info.key)

@@ -17,7 +17,7 @@ from tistream.wire.dispatcher import StoreList, StoreStatus
 from tistream.wire.meta import Announcements, RouteTable, StoreReport, TenantRoute
 from tistream.wire.sorter import Hold
 from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.stores.chain import Read
+from tistream_dispatcher.stores.chain import ReadFiles
 from tistream_dispatcher.tenant.share import Share
 from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
@@ -181,7 +181,7 @@ class TenantDriver:
             for store_id, load in sorted(feed.loads().items())
         ]
 
-    def consumed(self) -> dict[TenantKey, dict[int, Read]]:
+    def consumed(self) -> dict[TenantKey, dict[int, ReadFiles]]:
         """The change files that may be deleted, by tenant and store: every task has them in a manifest, and no pending
         part uses their values."""
         with self._lock:

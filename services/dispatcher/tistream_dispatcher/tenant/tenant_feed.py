@@ -27,13 +27,13 @@ from tistream_dispatcher.delivery.receivers import Receivers
 from tistream_dispatcher.delivery.router import Router, TaskSpan
 from tistream_dispatcher.delivery.window import FileWindow, WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.stores.announced import Announced
+from tistream_dispatcher.stores.announced import AnnouncedFiles
 from tistream_dispatcher.stores.change_source import route
 from tistream_dispatcher.stores.load import StoreLoad
 from tistream_dispatcher.stores.pacing import ListSchedule, PollSettings
 from tistream_dispatcher.stores.read_ahead import TENANT_BYTES, ByteBudget
 from tistream_dispatcher.stores.store_feed import StoreFeed, unread
-from tistream_dispatcher.tenant.collection import Consumed
+from tistream_dispatcher.tenant.collection import ConsumedFiles
 from tistream_dispatcher.tenant.discovery import Discovery
 from tistream_dispatcher.tenant.share import Share
 
@@ -71,7 +71,7 @@ class TenantFeed:
         their turn, shared by all tenants."""
         self.tenant = tenant
         self.room = ByteBudget(TENANT_BYTES, within=room)
-        self.consumed = Consumed(clock, collect_ms)
+        self.consumed = ConsumedFiles(clock, collect_ms)
         self._objects = objects
         self._clock = clock
         self._metrics = metrics
@@ -90,7 +90,7 @@ class TenantFeed:
         self._calm = False
         self._lock = new_lock()  # guards the input from other threads, and the results that they read
         self._new_route: tuple[int, TenantRoute, Share] | None = None
-        self._announced = Announced()
+        self._announced = AnnouncedFiles()
         self._list_at_once = self._announcements_lost = self._other_announced = False
         self._other_announced_ms = 0
         self._newest_ts = 0  # the newest file of all stores, as reported by the sorters

@@ -41,7 +41,7 @@ def old_meta_server_writes(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_meta:standing",
+    "tistream_meta:start_status",
     invariants=(15, 21),
     catchers=("test_a_replaced_process_that_wakes_ends_itself_and_epochs_stand_still",),
 )
@@ -49,10 +49,10 @@ def replaced_start_registers_again(original: Function) -> Function:
     """A process that was replaced and wakes registers again, and so does its successor, for ever."""
 
     def broken(registered: Any, start: Any) -> Any:
-        from tistream_meta.decide.incarnations import Standing
+        from tistream_meta.decide.incarnations import StartStatus
 
         found = original(registered, start)
-        return Standing.UNKNOWN if found is Standing.SUPERSEDED else found
+        return StartStatus.UNKNOWN if found is StartStatus.SUPERSEDED else found
 
     return broken
 

@@ -23,7 +23,7 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.meta import StartOf
 from tistream_meta.app import build_app
-from tistream_meta.decide.incarnations import Standing, Start, standing
+from tistream_meta.decide.incarnations import Start, StartStatus, start_status
 from tistream_meta.decide.model import Node
 from tistream_meta.settings import MetaSettings
 
@@ -177,15 +177,15 @@ def test_a_process_that_meta_has_forgotten_registers_again_in_the_same_beat(meta
 @pytest.mark.parametrize(
     ("instance", "start_epoch", "found"),
     [
-        ("a", 5, Standing.REGISTERED),
-        ("b", 6, Standing.UNKNOWN),
-        ("b", 5, Standing.SUPERSEDED),  # two databases have given the same number
-        ("b", 4, Standing.SUPERSEDED),
+        ("a", 5, StartStatus.REGISTERED),
+        ("b", 6, StartStatus.UNKNOWN),
+        ("b", 5, StartStatus.SUPERSEDED),  # two databases have given the same number
+        ("b", 4, StartStatus.SUPERSEDED),
     ],
 )
-def test_standing(instance: str, start_epoch: int, found: Standing) -> None:
-    assert standing(Node("n", "api", "http://n", 5, "a"), Start(instance, start_epoch)) is found
-    assert standing(None, Start(instance, start_epoch)) is Standing.UNKNOWN
+def test_standing(instance: str, start_epoch: int, found: StartStatus) -> None:
+    assert start_status(Node("n", "api", "http://n", 5, "a"), Start(instance, start_epoch)) is found
+    assert start_status(None, Start(instance, start_epoch)) is StartStatus.UNKNOWN
 
 
 def test_a_service_that_was_replaced_ends_in_good_order(meta: Meta, tmp_path: Path) -> None:

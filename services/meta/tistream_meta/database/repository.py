@@ -34,7 +34,7 @@ from tistream_meta.database.source_book import StoredSources
 from tistream_meta.database.tenant_ends import TenantEnds
 from tistream_meta.database.transactions import CommitUnknown, Transactions, translated
 from tistream_meta.database.usage_book import UsageBook
-from tistream_meta.decide.incarnations import Standing, Start, standing
+from tistream_meta.decide.incarnations import Start, StartStatus, start_status
 from tistream_meta.decide.model import FOR_EVER, Change, Encryption, Node, Owner, Plan, Retention, Store, Task, Tenant
 from tistream_meta.decide.split_merge import Succession, TaskOrder
 from tistream_meta.decide.task_policy import Command
@@ -370,10 +370,10 @@ class Repository:
         def body(connection: Connection) -> tuple[Node, Change | None]:
             row = connection.execute(select(nodes).where(nodes.c.node_id == node_id)).one_or_none()
             registered = None if row is None else _node(row)
-            match standing(registered, start):
-                case Standing.SUPERSEDED:
+            match start_status(registered, start):
+                case StartStatus.SUPERSEDED:
                     raise Superseded(f"a newer start of {node_id} has registered")
-                case Standing.REGISTERED:
+                case StartStatus.REGISTERED:
                     assert registered is not None
                     return registered, None
             node = Node(node_id, role, url, start.start_epoch, start.instance)

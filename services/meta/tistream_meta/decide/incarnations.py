@@ -33,7 +33,7 @@ class Start:
     start_epoch: int
 
 
-class Standing(Enum):
+class StartStatus(Enum):
     """Whether a process start may use its node's name: it is the registered start; or it may register; or a newer start
     has replaced it."""
 
@@ -42,10 +42,10 @@ class Standing(Enum):
     SUPERSEDED = "superseded"  # a newer start has registered; must end itself
 
 
-def standing(registered: Node | None, start: Start) -> Standing:
+def start_status(registered: Node | None, start: Start) -> StartStatus:
     """Decide the Standing of a process start. `registered` is the node that has its name; None if no node has."""
     if registered is None:
-        return Standing.UNKNOWN
+        return StartStatus.UNKNOWN
     if registered.instance == start.instance:
-        return Standing.REGISTERED
-    return Standing.UNKNOWN if start.start_epoch > registered.start_epoch else Standing.SUPERSEDED
+        return StartStatus.REGISTERED
+    return StartStatus.UNKNOWN if start.start_epoch > registered.start_epoch else StartStatus.SUPERSEDED

@@ -23,7 +23,7 @@ from tistream.wire.meta import Announcement
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide import ranges
 from tistream_meta.decide.discoverer import dispatchers
-from tistream_meta.decide.incarnations import Standing, Start, standing
+from tistream_meta.decide.incarnations import Start, StartStatus, start_status
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Change, Node, Store, Task, Tenant
 from tistream_meta.decide.options import Options
@@ -216,12 +216,12 @@ class OwnersWork:
             book = self._known()
             self._ownership.saw(seen, RouteMark(self._ownership.rev, book.version))
             node = book.nodes.get(node_id)
-            match standing(node, start):
-                case Standing.UNKNOWN:
+            match start_status(node, start):
+                case StartStatus.UNKNOWN:
                     raise UnknownName(
                         f"there is no node {node_id} with start_epoch {start.start_epoch}: register again"
                     )
-                case Standing.SUPERSEDED:
+                case StartStatus.SUPERSEDED:
                     self._metrics.refused.labels("start").inc()
                     raise Superseded(f"a newer start of {node_id} has registered")
             now_ms = self._clock.monotonic_ms()

@@ -24,7 +24,7 @@ from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.owner.reports import Holding
+from tistream_meta.owner.reports import ReportedTask
 from tistream_meta.owner.scheduler import TASK_LOAD
 from tistream_meta.owner.server import MetaServer
 
@@ -155,7 +155,7 @@ class ManyNodes:
     def _heartbeat(self, sorter: SimulatedSorter, body: bytes) -> int:
         beat = Heartbeat.model_validate_json(body)
         holdings = [
-            Holding(task_id=one.task_id, task_epoch=one.task_epoch, prepared=one.prepared, load=one.load)
+            ReportedTask(task_id=one.task_id, task_epoch=one.task_epoch, prepared=one.prepared, load=one.load)
             for one in beat.tasks
         ]
         seen = RouteMark(beat.owner_rev, beat.route_version)

@@ -53,7 +53,7 @@ from tistream_meta.routes.territory_routes import router as territory_router
 from tistream_meta.routes.token_routes import router as token_router
 from tistream_meta.routes.usage_routes import router as usage_router
 from tistream_meta.settings import MetaSettings
-from tistream_meta.tenants.erasing import PAUSE_MS, Erasing
+from tistream_meta.tenants.erasing import PAUSE_MS, TenantEraser
 from tistream_meta.tenants.first_token import first_token
 from tistream_meta.tenants.source_rules import SourceRules
 from tistream_meta.tenants.token_board import LOOK_MS, TokenBoard
@@ -146,7 +146,7 @@ def build_app(
     )
     meter = UsageMeter(settings.node, new_instance(), clock, counted.requests_of_tenants, repository.usage.take)
     keeping = UsageKeeping(server, repository, clock, settings.usage_keep_ms, metrics)
-    erasing = Erasing(counted, server, repository.ends, clock, settings.erase_quiet_ms, metrics)
+    erasing = TenantEraser(counted, server, repository.ends, clock, settings.erase_quiet_ms, metrics)
     audit = AuditKeeping(repository.audit, server.is_owner, settings.audit_keep_ms)
     backfills = repository.book(BackfillBook)
     app.state.audit, app.state.backfills = repository.audit, backfills

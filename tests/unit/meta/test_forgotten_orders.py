@@ -15,7 +15,7 @@ from tistream_meta.decide.split_merge import halves
 from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
 from tistream_meta.owner.catalog import OwnerCopy
-from tistream_meta.owner.reports import Holding, Reports
+from tistream_meta.owner.reports import ReportedTask, Reports
 from tistream_meta.owner.scheduler import Scheduler
 
 ACME = TenantKey("7", "acme")
@@ -39,7 +39,7 @@ class Restored:
         self.scheduler = Scheduler(repository, self.reports, SchedulingRules())
         self.now_ms = 0
 
-    def hears(self, *told: Holding) -> None:
+    def hears(self, *told: ReportedTask) -> None:
         for _ in range(3):
             self.now_ms += 1_000
             self.reports.take("sorter-1", self.start, self.now_ms, list(told), self.now_ms)
@@ -49,17 +49,17 @@ class Restored:
 
 def test_the_other_half_is_ordered_to_end_too_and_the_child_takes_their_place(tmp_path: Path) -> None:
     owner = Restored(tmp_path)
-    sealed = Holding(1, 1, sealed=(CHILD,))
-    owner.hears(sealed, Holding(2, 1, progress_ts=STOP, stop_at=STOP))
+    sealed = ReportedTask(1, 1, sealed=(CHILD,))
+    owner.hears(sealed, ReportedTask(2, 1, progress_ts=STOP, stop_at=STOP))
     assert owner.book.sealing == {1, 2}
     seal = owner.book.tasks[2].seal
     assert seal is not None
     assert (seal.children, seal.stop_at, seal.final) == ((CHILD,), STOP, True)
-    owner.hears(sealed, Holding(2, 1, sealed=(CHILD,)))
+    owner.hears(sealed, ReportedTask(2, 1, sealed=(CHILD,)))
     assert list(owner.book.tasks) == [CHILD.task_id]
 
 
 def test_one_that_has_gone_on_is_not_ordered_to_end_elsewhere(tmp_path: Path) -> None:
     owner = Restored(tmp_path)
-    owner.hears(Holding(1, 1, sealed=(CHILD,)), Holding(2, 1, progress_ts=STOP + 9))
+    owner.hears(ReportedTask(1, 1, sealed=(CHILD,)), ReportedTask(2, 1, progress_ts=STOP + 9))
     assert owner.book.sealing == set()

@@ -8,14 +8,14 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Task
-from tistream_meta.owner.reports import MEASURING_MS, Holding, Reports
+from tistream_meta.owner.reports import MEASURING_MS, ReportedTask, Reports
 
 TASK = Task(1, TenantKey("c", "t"), KeySpan(b"", b""), "s1", 3)
 FIRST, NEXT = Start("a", 1), Start("b", 2)
 
 
 def told(reports: Reports, node: str, start: Start, sequence: int, now_ms: int, **what: object) -> None:
-    reports.take(node, start, sequence, [replace(Holding(1, 3), **what)], now_ms)  # type: ignore[arg-type]
+    reports.take(node, start, sequence, [replace(ReportedTask(1, 3), **what)], now_ms)  # type: ignore[arg-type]
 
 
 def test_a_load_counts_until_the_next_sorter_has_measured_its_own() -> None:
@@ -48,10 +48,10 @@ def test_how_long_a_task_stands_still_is_told() -> None:
 def test_whether_everybody_was_heard() -> None:
     reports = Reports()
     reports.take("s1", FIRST, 1, [], 0)
-    assert reports.heard(["s1"])
-    assert not reports.heard(["s1", "s2"])
+    assert reports.has_reports_of(["s1"])
+    assert not reports.has_reports_of(["s1", "s2"])
     reports.forget()
-    assert not reports.heard(["s1"])
+    assert not reports.has_reports_of(["s1"])
 
 
 def test_an_epoch_that_the_database_forgot_is_told_by_who_cannot_claim() -> None:

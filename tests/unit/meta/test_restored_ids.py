@@ -16,7 +16,7 @@ from tistream_meta.decide.split_merge import DEFAULT_RULES, halves
 from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
 from tistream_meta.owner.catalog import OwnerCopy
-from tistream_meta.owner.reports import Holding, Reports
+from tistream_meta.owner.reports import ReportedTask, Reports
 from tistream_meta.owner.scheduler import Scheduler
 
 ACME, OTHER = TenantKey("7", "acme"), TenantKey("7", "other")
@@ -49,15 +49,15 @@ def test_a_seal_whose_children_cannot_be_holds_no_other_tenant(tmp_path: Path) -
     scheduler = Scheduler(repository, reports, SchedulingRules())
     taken = tuple(Child(1 + at, span) for at, span in enumerate(HALVES))  # 2 is the other tenant's
     free = tuple(Child(11 + at, span) for at, span in enumerate(HALVES))
-    reports.take("sorter-1", start, 1, [Holding(1, 1, sealed=taken), Holding(2, 1, sealed=free)], 0)
+    reports.take("sorter-1", start, 1, [ReportedTask(1, 1, sealed=taken), ReportedTask(2, 1, sealed=free)], 0)
     scheduler.touch([1, 2])
     for _ in range(2):
         for change in scheduler.step(book, {"sorter-1": NodeState.ALIVE}, 0):
             book.take(change)
     assert sorted(book.tasks) == [1, 11, 12]
     for sequence, at_ms in ((2, 1), (3, 1 + DEFAULT_RULES.settle_ms)):
-        working = [Holding(task, 1, progress_ts=sequence) for task in (11, 12)]
-        reports.take("sorter-1", start, sequence, [Holding(1, 1, sealed=taken), *working], at_ms)
+        working = [ReportedTask(task, 1, progress_ts=sequence) for task in (11, 12)]
+        reports.take("sorter-1", start, sequence, [ReportedTask(1, 1, sealed=taken), *working], at_ms)
         for change in scheduler.step(book, {"sorter-1": NodeState.ALIVE}, at_ms):
             book.take(change)
     assert book.sealing == {11, 12}, "cold neighbours of the other tenant are merged as ever"

@@ -64,7 +64,7 @@ def after_windows(held: list[Shown], *sent: int) -> list[int]:
     for number, one in enumerate((0, *sent)):
         total += one
         reports = [report(shown, total) for shown in held]
-        found += [shards for _, shards in loads.heard([held[0][0]], reports, number * WINDOW_MS)]
+        found += [shards for _, shards in loads.record([held[0][0]], reports, number * WINDOW_MS)]
     return found
 
 

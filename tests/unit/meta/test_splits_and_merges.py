@@ -20,10 +20,10 @@ from tistream_meta.decide.split_merge import (
     Succession,
     TaskOrder,
     halves,
-    own_stop,
+    proposals,
     successions,
     under_way,
-    wishes,
+    unique_stop_ts,
 )
 
 ACME, OTHER = TenantKey("c1", "acme"), TenantKey("c1", "other")
@@ -41,7 +41,7 @@ MERGED = Seal((Child(9, KeySpan(b"", b"")),), stop_at=700, final=False)
 
 def test_a_hot_task_is_split_where_its_load_halves() -> None:
     told = {1: replace(WORKS, load=9_000, split_key=b"f"), 2: WORKS}
-    (wish,) = wishes([LEFT, RIGHT], told, 3, RULES)
+    (wish,) = proposals([LEFT, RIGHT], told, 3, RULES)
     assert (wish.task_ids, wish.spans, wish.stop_at) == ((1,), (KeySpan(b"", b"f"), KeySpan(b"f", b"m")), None)
 
 
@@ -57,38 +57,38 @@ def test_a_hot_task_is_split_where_its_load_halves() -> None:
     ids=["not hot", "no key", "key outside", "new", "not held"],
 )
 def test_what_is_not_split(why_not: SorterReport) -> None:
-    assert wishes([LEFT, RIGHT], {1: why_not, 2: WORKS}, 3, RULES) == []
+    assert proposals([LEFT, RIGHT], {1: why_not, 2: WORKS}, 3, RULES) == []
 
 
 def test_one_sorter_gains_nothing_by_a_split_and_a_task_that_moves_waits() -> None:
     told = {1: replace(WORKS, load=9_000, split_key=b"f"), 2: replace(WORKS, load=200)}
-    assert wishes([LEFT, RIGHT], told, 1, RULES) == []
-    assert wishes([replace(LEFT, next_node="s2"), RIGHT], told, 3, RULES) == []
-    assert len(wishes([LEFT, RIGHT], told, 3, RULES)) == 1
+    assert proposals([LEFT, RIGHT], told, 1, RULES) == []
+    assert proposals([replace(LEFT, next_node="s2"), RIGHT], told, 3, RULES) == []
+    assert len(proposals([LEFT, RIGHT], told, 3, RULES)) == 1
 
 
 def test_a_load_that_moves_can_even_out_splits_nothing() -> None:
     tasks = [task(number, b"%d" % number, b"%d" % (number + 1)) for number in range(1, 7)]
     told = {one.task_id: replace(WORKS, load=9_000, split_key=one.span.start + b"5") for one in tasks}
-    assert wishes(tasks, told, 3, RULES) == []
+    assert proposals(tasks, told, 3, RULES) == []
 
 
 def test_two_cold_neighbours_of_one_tenant_are_merged_and_each_only_once() -> None:
     three = [task(1, b"", b"g"), task(2, b"g", b"m"), task(3, b"m", b"")]
-    (wish,) = wishes(three, dict.fromkeys((1, 2, 3), WORKS), 2, RULES)
+    (wish,) = proposals(three, dict.fromkeys((1, 2, 3), WORKS), 2, RULES)
     assert (wish.task_ids, wish.spans) == ((1, 2), (KeySpan(b"", b"m"),))
     assert wish.stop_at == 500 + MARGIN_TS
-    assert wishes(three, dict.fromkeys((1, 2, 3), WORKS), 2, replace(RULES, tasks_min=3)) == []
+    assert proposals(three, dict.fromkeys((1, 2, 3), WORKS), 2, replace(RULES, tasks_min=3)) == []
     apart = [task(1, b"", b""), task(2, b"", b"", OTHER)]
-    assert wishes(apart, dict.fromkeys((1, 2), WORKS), 2, RULES) == []
+    assert proposals(apart, dict.fromkeys((1, 2), WORKS), 2, RULES) == []
 
 
 def test_orders_have_a_budget() -> None:
     tasks = [task(number, b"%02d" % number, b"%02d" % (number + 1)) for number in range(1, 31)]
     told = {one.task_id: WORKS for one in tasks}
-    assert len(wishes(tasks, told, 2, RULES)) == 4
+    assert len(proposals(tasks, told, 2, RULES)) == 4
     ordered = [replace(one, seal=MERGED) if one.task_id < 3 else one for one in tasks]
-    assert len(wishes(ordered, told, 2, RULES)) == 3
+    assert len(proposals(ordered, told, 2, RULES)) == 3
 
 
 def test_a_merge_may_seal_once_both_have_come_to_the_stop() -> None:
@@ -105,13 +105,13 @@ def test_a_merge_that_came_too_late_for_one_gets_a_new_stop() -> None:
     both = [replace(LEFT, seal=MERGED), replace(RIGHT, seal=MERGED)]
     told = {1: replace(WORKS, stop_at=700, progress_ts=700), 2: replace(WORKS, progress_ts=701)}
     (order,) = under_way(both, told, {}, RULES)
-    assert order.seal == replace(MERGED, stop_at=own_stop(701 + MARGIN_TS, MERGED.children[0]))
+    assert order.seal == replace(MERGED, stop_at=unique_stop_ts(701 + MARGIN_TS, MERGED.children[0]))
 
 
 def test_no_two_orders_stop_at_the_same_ts() -> None:
     """One that was taken back may still be on its way to a holder, who would seal where the other does not."""
     span = KeySpan(b"", b"")
-    stops = {own_stop(500 + MARGIN_TS, Child(task_id, span)) for task_id in range(1, 1_000)}
+    stops = {unique_stop_ts(500 + MARGIN_TS, Child(task_id, span)) for task_id in range(1, 1_000)}
     assert len(stops) == 999
     assert min(stops) > 500 + MARGIN_TS - (1 << 18)
 
@@ -119,24 +119,24 @@ def test_no_two_orders_stop_at_the_same_ts() -> None:
 def test_tasks_that_stand_still_are_not_merged() -> None:
     """They would not come to rest, and for a tenant of which nothing comes nothing is to be written."""
     still = replace(WORKS, still_ms=RULES.still_ms)
-    assert wishes([LEFT, RIGHT], {1: WORKS, 2: still}, 2, RULES) == []
-    assert len(wishes([LEFT, RIGHT], dict.fromkeys((1, 2), WORKS), 2, RULES)) == 1
+    assert proposals([LEFT, RIGHT], {1: WORKS, 2: still}, 2, RULES) == []
+    assert len(proposals([LEFT, RIGHT], dict.fromkeys((1, 2), WORKS), 2, RULES)) == 1
 
 
 def test_neighbours_that_are_far_from_each_other_are_not_merged() -> None:
     """The one that is ahead would stand still until the other has come to where it is."""
     far = replace(WORKS, progress_ts=WORKS.progress_ts + from_physical_ms(RULES.still_ms))
     near = replace(far, progress_ts=far.progress_ts - 1)
-    assert wishes([LEFT, RIGHT], {1: WORKS, 2: far}, 2, RULES) == []
-    assert len(wishes([LEFT, RIGHT], {1: far, 2: near}, 2, RULES)) == 1
-    assert len(wishes([LEFT, RIGHT], {1: WORKS, 2: near}, 2, RULES)) == 1
+    assert proposals([LEFT, RIGHT], {1: WORKS, 2: far}, 2, RULES) == []
+    assert len(proposals([LEFT, RIGHT], {1: far, 2: near}, 2, RULES)) == 1
+    assert len(proposals([LEFT, RIGHT], {1: WORKS, 2: near}, 2, RULES)) == 1
 
 
 def test_tasks_of_which_a_merge_was_taken_back_lately_are_left_alone() -> None:
     told = dict.fromkeys((1, 2), WORKS)
     for lately in (1, 2):
-        assert wishes([LEFT, RIGHT], told, 2, RULES, withdrawn={lately}) == []
-    assert len(wishes([LEFT, RIGHT], told, 2, RULES, withdrawn={3})) == 1
+        assert proposals([LEFT, RIGHT], told, 2, RULES, withdrawn={lately}) == []
+    assert len(proposals([LEFT, RIGHT], told, 2, RULES, withdrawn={3})) == 1
 
 
 def test_an_order_that_hangs_hinders_no_other_for_ever() -> None:
@@ -147,8 +147,8 @@ def test_an_order_that_hangs_hinders_no_other_for_ever() -> None:
     ]
     told = {one.task_id: WORKS for one in tasks}
     young, old = (dict.fromkeys((1, 2, 3, 4), age_ms) for age_ms in (RULES.patience_ms, RULES.patience_ms + 1))
-    assert wishes(hangs, told, 2, RULES, young) == []
-    assert len(wishes(hangs, told, 2, RULES, old)) == 4
+    assert proposals(hangs, told, 2, RULES, young) == []
+    assert len(proposals(hangs, told, 2, RULES, old)) == 4
 
 
 def test_a_merge_that_does_not_come_to_rest_is_given_up_but_never_one_that_may_have_sealed() -> None:

@@ -36,7 +36,7 @@ from tistream_meta.feeds.secret_book import SecretBook
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.server import MetaServer
 from tistream_meta.restores.book import RestoreBook
-from tistream_meta.tenants.erasing import Erasing
+from tistream_meta.tenants.erasing import TenantEraser
 from tistream_meta.territories.territory_book import TerritoryBook
 from tistream_meta.territories.territory_policy import Territory, Upstream
 
@@ -171,7 +171,7 @@ class World:
         )
         self.server.hold_lease()
         self.server.hold_lease()
-        self.erasing = Erasing(self.objects, self.server, self.repository.ends, self.clock, QUIET_MS, metrics)
+        self.erasing = TenantEraser(self.objects, self.server, self.repository.ends, self.clock, QUIET_MS, metrics)
 
     def erase(self, turns: int = 4) -> None:
         """Turns of the loop, with time between."""

@@ -14,7 +14,7 @@ from tistream_meta.decide.split_merge import DEFAULT_RULES, halves
 from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
 from tistream_meta.owner.catalog import OwnerCopy
-from tistream_meta.owner.reports import Holding, Reports
+from tistream_meta.owner.reports import ReportedTask, Reports
 from tistream_meta.owner.scheduler import Scheduler
 
 ACME = TenantKey("7", "acme")
@@ -43,7 +43,7 @@ class Merges:
         while (self.book.sealing == {1, 2}) is not ordered:
             self.now_ms += BEAT_MS
             assert self.now_ms - began_ms < 2 * DEFAULT_RULES.pause_ms
-            told = [Holding(task, 1, progress_ts=self.now_ms) for task in (1, 2)]
+            told = [ReportedTask(task, 1, progress_ts=self.now_ms) for task in (1, 2)]
             self.reports.take("sorter-1", self.start, self.now_ms, told, self.now_ms)
             for change in self.scheduler.step(self.book, {"sorter-1": NodeState.ALIVE}, self.now_ms):
                 self.book.take(change)

@@ -17,7 +17,7 @@ _action: ContextVar[str | None] = ContextVar("tistream_action", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class AuditedAction:
     """An action that the audit log records, its actor, and its cause id, which the log lines of the same request have
     too. The action is a request of an operator, or a step that the platform takes by itself."""
 
@@ -37,6 +37,6 @@ def doing(action: str) -> Iterator[None]:
         _action.reset(token)
 
 
-def current() -> Act:
+def current() -> AuditedAction:
     """The action that is running, with its actor and cause."""
-    return Act(_action.get() or UNNAMED, acting.current() or PLATFORM, cause.current())
+    return AuditedAction(_action.get() or UNNAMED, acting.current() or PLATFORM, cause.current())

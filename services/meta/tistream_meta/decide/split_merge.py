@@ -97,7 +97,7 @@ class Succession:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SealProposal:
     """A split or a merge that must be ordered. A split has one task and two `spans`, those of the children; a merge has
     two neighbours and one span. It has no ids of children, because these come from the database."""
 
@@ -172,19 +172,19 @@ def under_way(
         elif max(age_ms.get(task.task_id, 0) for task in parents) > rules.patience_ms:
             out.append(TaskOrder(ids, None, "they did not come to rest"))
         elif any(one.stop_at != seal.stop_at and one.progress_ts > (seal.stop_at or 0) for one in heard):
-            stop_at = own_stop(_stop(heard), seal.children[0])
+            stop_at = unique_stop_ts(_stop(heard), seal.children[0])
             out.append(TaskOrder(ids, replace(seal, stop_at=stop_at), "one has gone past the stop"))
     return out
 
 
-def wishes(
+def proposals(
     tasks: Sequence[Task],
     reported: Mapping[int, SorterReport],
     sorters: int,
     rules: Rules = DEFAULT_RULES,
     age_ms: Mapping[int, int] = MappingProxyType({}),
     withdrawn: Container[int] = (),
-) -> list[Wish]:
+) -> list[SealProposal]:
     """Find tasks to split and to merge now.
 
     Args:
@@ -204,7 +204,7 @@ def wishes(
     for task in tasks:
         counts[task.tenant] += 1
     mean = sum(one.load for one in reported.values()) / max(1, sorters)
-    out: list[Wish] = []
+    out: list[SealProposal] = []
     for task in sorted(tasks, key=lambda task: -reported.get(task.task_id, NO_REPORT).load):
         if len(out) >= budget:
             return out
@@ -215,7 +215,7 @@ def wishes(
             continue  # moving other tasks to other sorters is enough
         spans = halves(task.span, one.split_key)
         if spans is not None and _ready(task, one, rules) and counts[task.tenant] < rules.tasks_max:
-            out.append(Wish((task.task_id,), spans, None, f"{one.load / 1e6:.1f} MB/s"))
+            out.append(SealProposal((task.task_id,), spans, None, f"{one.load / 1e6:.1f} MB/s"))
     taken: set[int] = set()
     for left, right in pairwise(tasks):
         if len(out) >= budget:
@@ -239,12 +239,12 @@ def wishes(
     return out
 
 
-def merge(left: Task, right: Task, ours: SorterReport, theirs: SorterReport, why: str) -> Wish:
-    """Make the Wish to merge two neighbours. `ours` and `theirs` are the last reports about them. They stop at a ts
+def merge(left: Task, right: Task, ours: SorterReport, theirs: SorterReport, why: str) -> SealProposal:
+    """Make the SealProposal to merge two neighbours. `ours` and `theirs` are the last reports about them. They stop at a ts
     above the progress of both."""
     span = _around([left.span, right.span])
     assert span is not None
-    return Wish((left.task_id, right.task_id), (span,), _stop([ours, theirs]), why)
+    return SealProposal((left.task_id, right.task_id), (span,), _stop([ours, theirs]), why)
 
 
 def halves(span: KeySpan, key: bytes) -> tuple[KeySpan, KeySpan] | None:
@@ -259,7 +259,7 @@ def _ready(task: Task, reported: SorterReport, rules: Rules) -> bool:
     return settled and task.seal is None and task.next_node is None and not reported.sealed
 
 
-def own_stop(stop_at: int, child: Child) -> int:
+def unique_stop_ts(stop_at: int, child: Child) -> int:
     """Make a stop_at that no other order has: its logical bits are those of the child's task id. The stop_at of a
     withdrawn order must not be used again, because one of two holders may not have received the withdrawal yet
     (adr/0008)."""

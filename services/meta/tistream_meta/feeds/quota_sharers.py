@@ -17,7 +17,7 @@ class QuotaSharers:
 
     _busy: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def heard(self, node_id: str, tenants: Sequence[str], now_ms: int) -> Mapping[str, int]:
+    def record(self, node_id: str, tenants: Sequence[str], now_ms: int) -> Mapping[str, int]:
         """Record the tenants for which a worker is busy. Returns, for each tenant for which any worker is busy, the
         number of workers among which its quotas are divided; this worker is counted for all of them, because it may
         send next."""

@@ -45,7 +45,7 @@ class ShardLoads:
 
     _loads: dict[_Key, _Load] = field(default_factory=dict)
 
-    def heard(self, feeds: Iterable[Feed], reports: Sequence[FeedReport], now_ms: int) -> list[tuple[Feed, int]]:
+    def record(self, feeds: Iterable[Feed], reports: Sequence[FeedReport], now_ms: int) -> list[tuple[Feed, int]]:
         """Record what a worker's shards have sent, from its reports. `feeds` are those of which it holds shards.
         Returns the feeds that must get another number of shards, each with the number."""
         found = []

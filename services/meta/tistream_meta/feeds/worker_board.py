@@ -25,10 +25,10 @@ class WorkerBoard:
         """Record what the worker's shards have sent. `feeds`: those of which it holds shards. Returns the feeds that
         must get another number of shards, each with the number."""
         with self._lock:
-            return self._loads.heard(feeds, beat.reports, self._clock.monotonic_ms())
+            return self._loads.record(feeds, beat.reports, self._clock.monotonic_ms())
 
     def sharers(self, beat: WorkerBeat) -> Mapping[str, int]:
         """Record for which tenants the worker is busy. Returns, for each busy tenant, the number of workers among which
         its rate quotas are divided."""
         with self._lock:
-            return self._sharers.heard(beat.node_id, beat.busy, self._clock.monotonic_ms())
+            return self._sharers.record(beat.node_id, beat.busy, self._clock.monotonic_ms())

@@ -25,7 +25,7 @@ class NodeHeartbeats:
     _heard_ms: dict[str, int] = field(default_factory=dict)
     _lately: set[str] = field(default_factory=set)
     _routed_lost: set[str] = field(default_factory=set)
-    _deaf_since_ms: int | None = None
+    _suspended_since_ms: int | None = None
 
     def record(self, node_id: str, now_ms: int) -> None:
         """Record a heartbeat of a node."""
@@ -50,16 +50,16 @@ class NodeHeartbeats:
     def suspend(self, since_ms: int) -> None:
         """Stop judging nodes by their silence, because heartbeats are refused while the database does not answer, since
         `since_ms`."""
-        if self._deaf_since_ms is None:
-            self._deaf_since_ms = since_ms
+        if self._suspended_since_ms is None:
+            self._suspended_since_ms = since_ms
 
     def resume(self, now_ms: int) -> None:
         """Accept heartbeats again. The last heartbeat of every node is moved by the length of the outage, so that an
         outage of the database does not make nodes look dead."""
-        if self._deaf_since_ms is not None:
-            lost_ms = now_ms - self._deaf_since_ms
+        if self._suspended_since_ms is not None:
+            lost_ms = now_ms - self._suspended_since_ms
             self._heard_ms = {node_id: heard_ms + lost_ms for node_id, heard_ms in self._heard_ms.items()}
-            self._deaf_since_ms = None
+            self._suspended_since_ms = None
 
     def lately(self) -> set[str]:
         """Return the nodes that have sent a heartbeat since the last call of this method, and begin to collect anew."""

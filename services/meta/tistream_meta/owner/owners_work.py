@@ -35,7 +35,7 @@ from tistream_meta.owner.announcements import AnnouncementBoard
 from tistream_meta.owner.catalog import OwnerCopy, Touched
 from tistream_meta.owner.election import Ownership
 from tistream_meta.owner.node_liveness import NodeHeartbeats
-from tistream_meta.owner.reports import Holding, Reports
+from tistream_meta.owner.reports import ReportedTask, Reports
 from tistream_meta.owner.route_board import RouteBoard
 from tistream_meta.owner.scheduler import Scheduler
 from tistream_meta.owner.store_keeping import ReportedStore, StoreKeeping
@@ -71,7 +71,7 @@ class OwnersWork:
         self._routes, self._stopping = routes, stopping
         self._maker = route_table.RouteMaker()
         self.announcements = AnnouncementBoard(0, options.announcements_max, stopping)
-        self.heard = NodeHeartbeats(options.timings)
+        self.heartbeats = NodeHeartbeats(options.timings)
         self._reports = Reports()
         self._stores = StoreKeeping()
         self._scheduler = Scheduler(repository, self._reports, options.rules)
@@ -91,7 +91,7 @@ class OwnersWork:
             self._reports.forget()
             self._stores.forget()
             self._book = None  # another owner may have written meanwhile
-        self.heard.forget()
+        self.heartbeats.forget()
 
     # -- loops ---------------------------------------------------------------------------------------------------
 
@@ -103,13 +103,13 @@ class OwnersWork:
             return
         with self._rereading() as book:
             now_ms = self._clock.monotonic_ms()
-            turned = self.heard.update_states(book.nodes.values(), since_ms, now_ms)
-            self._metrics.count_nodes(self.heard.states.values())
+            turned = self.heartbeats.update_states(book.nodes.values(), since_ms, now_ms)
+            self._metrics.count_nodes(self.heartbeats.states.values())
             self._scheduler.touch(book.tasks_at(turned))
-            for change in self._scheduler.step(book, self.heard.states, now_ms):
+            for change in self._scheduler.step(book, self.heartbeats.states, now_ms):
                 self._take(change)
             self._give_stores(book, now_ms, turned=bool(turned))
-            if self.heard.unrouted:
+            if self.heartbeats.unrouted:
                 self._take(self._repository.raise_version())
             self._publish()
 
@@ -187,7 +187,7 @@ class OwnersWork:
                     self._metrics.refused.labels("start").inc()
                     raise
                 self._take(change)
-                self.heard.record(node_id, self._clock.monotonic_ms())
+                self.heartbeats.record(node_id, self._clock.monotonic_ms())
             log.info("node registered", extra={"node": node_id, "role": role, "start_epoch": node.start_epoch})
             return node, self._known().version
 
@@ -197,7 +197,7 @@ class OwnersWork:
         start: Start,
         seen: RouteMark = NOTHING_SEEN,
         sequence: int = 0,
-        holdings: Sequence[Holding] = (),
+        holdings: Sequence[ReportedTask] = (),
         stores: Sequence[ReportedStore] = (),
     ) -> tuple[int, int, int]:
         """Accept a heartbeat. Returns (owner_rev, route version, milliseconds until the next heartbeat).
@@ -230,11 +230,11 @@ class OwnersWork:
             if news is None:
                 self._metrics.refused.labels("report").inc()
             else:
-                self.heard.record(node_id, now_ms)
+                self.heartbeats.record(node_id, now_ms)
                 self._scheduler.touch(news)
                 if node is not None and node.role == "dispatcher" and self._stores.record(book, node_id, stores):
                     self.look_after_nodes()
-            return self._ownership.rev, self._known().version, self.heard.next_ms()
+            return self._ownership.rev, self._known().version, self.heartbeats.next_ms()
 
     def drain(self, node_id: str, draining: bool) -> None:
         """Drain a node, or stop draining it (`draining` false). Raises UnknownName, and InvalidRequest if the node's
@@ -253,7 +253,7 @@ class OwnersWork:
         """Begin to move a task to a sorter, which prepares to take it over. Raises UnknownName, and InvalidRequest if
         the sorter or the task is not in a state for that."""
         with self._writing() as book:
-            self._take(self._scheduler.move(book, self.heard.states, task_id, node_id))
+            self._take(self._scheduler.move(book, self.heartbeats.states, task_id, node_id))
 
     def split(self, task_id: int, key: bytes | None) -> tuple[int, ...]:
         """Order a task to be split at `key`; None: at the key that halves its load. Returns the ids of its children.
@@ -274,7 +274,7 @@ class OwnersWork:
     def nodes(self) -> list[tuple[Node, NodeState, int, int]]:
         """Returns (node, its state, the number of its tasks, the number of its stores) for every node."""
         with self._locked():
-            states = self.heard.states
+            states = self.heartbeats.states
             return [(node, states[node.node_id], tasks, stores) for node, tasks, stores in self._known().by_node()]
 
     def agents(self) -> dict[str, Agent]:
@@ -285,8 +285,8 @@ class OwnersWork:
             return {
                 node.node_id: Agent(
                     node.instance,
-                    self.heard.states.get(node.node_id, NodeState.ALIVE),
-                    self.heard.silence_ms(node.node_id, since_ms, now_ms),
+                    self.heartbeats.states.get(node.node_id, NodeState.ALIVE),
+                    self.heartbeats.silence_ms(node.node_id, since_ms, now_ms),
                     asks=False,
                 )
                 for node in self._known().nodes.values()
@@ -330,13 +330,13 @@ class OwnersWork:
                 yield self._book if self._book is not None else self._read()
             except Unavailable:
                 self._book = None
-                self.heard.suspend(began_ms)
+                self.heartbeats.suspend(began_ms)
                 raise
 
     def _read(self) -> OwnerCopy:
         """Read the owner's copy from the database. Every task and tenant then counts as changed."""
         self._book = book = OwnerCopy(self._repository.plan())
-        self.heard.resume(self._clock.monotonic_ms())
+        self.heartbeats.resume(self._clock.monotonic_ms())
         self._touched = book.everything()
         self._scheduler.touch(self._touched.tasks)
         return book
@@ -353,7 +353,7 @@ class OwnersWork:
         return self._book
 
     def _give_stores(self, book: OwnerCopy, now_ms: int, *, turned: bool) -> None:
-        there = dispatchers(book.nodes.values(), self.heard.states)
+        there = dispatchers(book.nodes.values(), self.heartbeats.states)
         given = self._stores.due(book, there, now_ms, turned=turned)
         if given:
             self._take(self._repository.give([one.store for one in given]))
@@ -365,10 +365,10 @@ class OwnersWork:
         mark = RouteMark(self._ownership.rev, book.version)
         if current is not None and mark == RouteMark(current.owner_rev, current.version):
             return
-        table = self._maker.make(book, self._touched, mark.owner_rev, self.heard.states, self._options.own_url)
+        table = self._maker.make(book, self._touched, mark.owner_rev, self.heartbeats.states, self._options.own_url)
         self._routes.publish(table)
         self._touched = Touched()
-        self.heard.routed()
+        self.heartbeats.routed()
         self._metrics.tenants.set(len(book.tenants))
         self._metrics.tasks.set(len(book.tasks))
         self._metrics.count_stores(book.stores.values())

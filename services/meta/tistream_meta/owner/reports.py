@@ -16,7 +16,7 @@ MEASURING_MS = 30_000  # how long a sorter must have held a task before its load
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class ReportedTask:
     """What a sorter reports about one task: it holds the task under `task_epoch`, or is `prepared` to take it over, or
     has `sealed` it with these children, or could not claim it under `task_epoch` because of epoch `fenced_by`. `load`:
     bytes per second. `split_key`: a key that halves the load; empty if it is not known. `stop_at`: the stop for a merge
@@ -37,11 +37,11 @@ class Holding:
 class _Heard:
     start: Start
     sequence: int
-    held: dict[int, Holding]
-    prepared: dict[int, Holding]
+    held: dict[int, ReportedTask]
+    prepared: dict[int, ReportedTask]
     since_ms: dict[tuple[int, int], int]  # (task, epoch) held -> time of the first report
     moved_ms: dict[tuple[int, int], int]  # (task, epoch) held -> time of the last change of its progress
-    fenced: dict[int, Holding]
+    fenced: dict[int, ReportedTask]
 
 
 @dataclass(slots=True)
@@ -52,16 +52,16 @@ class Reports:
     _measured: dict[int, float] = field(default_factory=dict)  # task -> load reported by a holder after MEASURING_MS
 
     def take(
-        self, node_id: str, start: Start, sequence: int, holdings: Iterable[Holding], now_ms: int
+        self, node_id: str, start: Start, sequence: int, holdings: Iterable[ReportedTask], now_ms: int
     ) -> set[int] | None:
         """Store a report. Returns the tasks whose state differs from the previous report; None if the report is older
         than the stored one. `now_ms`: monotonic."""
         known = self._of.get(node_id)
         if known is not None and known.start == start and sequence <= known.sequence:
             return None
-        held: dict[int, Holding] = {}
-        prepared: dict[int, Holding] = {}
-        fenced: dict[int, Holding] = {}
+        held: dict[int, ReportedTask] = {}
+        prepared: dict[int, ReportedTask] = {}
+        fenced: dict[int, ReportedTask] = {}
         for one in holdings:
             (prepared if one.prepared else held if one.fenced_by is None else fenced)[one.task_id] = one
         same = known if known is not None and known.start == start else _Heard(start, 0, {}, {}, {}, {}, {})
@@ -89,7 +89,7 @@ class Reports:
         for task_id in [task_id for task_id in self._measured if task_id not in task_ids]:
             del self._measured[task_id]
 
-    def heard(self, node_ids: Iterable[str]) -> bool:
+    def has_reports_of(self, node_ids: Iterable[str]) -> bool:
         """Whether every one of these nodes has sent a report."""
         return all(node_id in self._of for node_id in node_ids)
 
@@ -112,8 +112,8 @@ class Reports:
         """The epoch under which another holder has claimed a task's manifests, if it is at or above the task's epoch in
         the database; else None. Such an epoch prevents the task's sorter from claiming. That happens after a restore of
         the database, which has forgotten newer epochs."""
-        heard = self._of.get(task.sorter_node or "")
-        one = None if heard is None else heard.fenced.get(task.task_id)
+        has_reports_of = self._of.get(task.sorter_node or "")
+        one = None if has_reports_of is None else has_reports_of.fenced.get(task.task_id)
         if one is None or one.fenced_by is None or one.task_epoch != task.task_epoch:
             return None
         return one.fenced_by if one.fenced_by >= task.task_epoch else None
@@ -126,7 +126,7 @@ class Reports:
             return NO_REPORT
         if one.task_epoch != task.task_epoch:  # a seal is final, whichever epoch reports it
             return SorterReport(sealed=one.sealed)
-        heard, key = self._of[task.sorter_node or ""], (one.task_id, one.task_epoch)
+        has_reports_of, key = self._of[task.sorter_node or ""], (one.task_id, one.task_epoch)
         return SorterReport(
             held=not one.sealed,
             load=one.load,
@@ -134,8 +134,8 @@ class Reports:
             progress_ts=one.progress_ts,
             stop_at=one.stop_at,
             sealed=one.sealed,
-            settled_ms=now_ms - heard.since_ms[key],
-            still_ms=now_ms - heard.moved_ms[key],
+            settled_ms=now_ms - has_reports_of.since_ms[key],
+            still_ms=now_ms - has_reports_of.moved_ms[key],
         )
 
     def load(self, task: Task, now_ms: int) -> float:
@@ -149,12 +149,12 @@ class Reports:
         since_ms = self._of[task.sorter_node or ""].since_ms[held.task_id, held.task_epoch]
         return held.load if now_ms - since_ms >= MEASURING_MS else max(held.load, before)
 
-    def _holding(self, node_id: str | None, task_id: int) -> Holding | None:
-        heard = self._of.get(node_id or "")
-        return None if heard is None else heard.held.get(task_id)
+    def _holding(self, node_id: str | None, task_id: int) -> ReportedTask | None:
+        has_reports_of = self._of.get(node_id or "")
+        return None if has_reports_of is None else has_reports_of.held.get(task_id)
 
 
-def _differing(before: Mapping[int, Holding], after: Mapping[int, Holding]) -> set[int]:
+def _differing(before: Mapping[int, ReportedTask], after: Mapping[int, ReportedTask]) -> set[int]:
     """The tasks whose placement may have changed between two reports. Changes of load and progress alone do not
     count."""
     return {
@@ -162,5 +162,5 @@ def _differing(before: Mapping[int, Holding], after: Mapping[int, Holding]) -> s
     }
 
 
-def _place(one: Holding | None) -> tuple[object, ...] | None:
+def _place(one: ReportedTask | None) -> tuple[object, ...] | None:
     return None if one is None else (one.task_epoch, one.stop_at, one.sealed, one.fenced_by)

@@ -107,7 +107,7 @@ class Scheduler:
         pause_ms = self._rules.seals.pause_ms
         self._withdrawn_ms = {task: at for task, at in self._withdrawn_ms.items() if now_ms - at < pause_ms}
         ages_ms = self._ages_ms(now_ms)
-        found = seals.wishes(tasks, reported, len(there), self._rules.seals, ages_ms, self._withdrawn_ms)
+        found = seals.proposals(tasks, reported, len(there), self._rules.seals, ages_ms, self._withdrawn_ms)
         orders = [self._order(wish) for wish in found]
         yield from self._take_orders(orders)
 
@@ -165,7 +165,7 @@ class Scheduler:
                 f"key {at.hex()} does not lie inside the span of task {task_id}: `tistream task list` has the spans",
                 {"parameter": "key"},
             )
-        return self._ask(seals.Wish((task_id,), spans, None, "requested by an operator"))
+        return self._ask(seals.SealProposal((task_id,), spans, None, "requested by an operator"))
 
     def merge(self, book: OwnerCopy, task_id: int, other_id: int, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
         """Order two neighbouring tasks to be merged. Returns (the change, the id of their child). Idempotent."""
@@ -185,7 +185,7 @@ class Scheduler:
         """Every task with its placement and its load in bytes per second."""
         return [(task, self._reports.placement(task), self._reports.load(task, now_ms)) for task in book.in_order()]
 
-    def _ask(self, wish: seals.Wish) -> tuple[Change, tuple[int, ...]]:
+    def _ask(self, wish: seals.SealProposal) -> tuple[Change, tuple[int, ...]]:
         order = self._order(wish)
         assert order.seal is not None
         (change,) = self._take_orders([order], by_operator=True)
@@ -251,10 +251,10 @@ class Scheduler:
         tasks = [book.tasks[task_id] for task_id in sorted(task_ids) if task_id in book.tasks]
         return tasks, {task.task_id: self._reports.last_report(task, now_ms) for task in tasks}
 
-    def _order(self, wish: seals.Wish) -> seals.TaskOrder:
+    def _order(self, wish: seals.SealProposal) -> seals.TaskOrder:
         first = self._repository.new_task_ids(len(wish.spans))
         children = tuple(Child(first + at, span) for at, span in enumerate(wish.spans))
-        stop_at = None if wish.stop_at is None else seals.own_stop(wish.stop_at, children[0])
+        stop_at = None if wish.stop_at is None else seals.unique_stop_ts(wish.stop_at, children[0])
         return seals.TaskOrder(wish.task_ids, Seal(children, stop_at, final=stop_at is None), wish.why)
 
     def _take_orders(self, orders: Sequence[seals.TaskOrder], *, by_operator: bool = False) -> Iterator[Change]:

@@ -50,7 +50,7 @@ from tistream.wire.meta import (
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Child, Encryption, Retention
 from tistream_meta.feeds.feed_watch import FeedCounts
-from tistream_meta.owner.reports import Holding
+from tistream_meta.owner.reports import ReportedTask
 from tistream_meta.owner.route_table import tenant_info
 from tistream_meta.owner.store_keeping import ReportedStore
 from tistream_meta.routes.audit_routes import AuditedRoute
@@ -233,8 +233,8 @@ def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAn
     return HeartbeatAnswer(owner_rev=owner_rev, route_version=version, next_ms=next_ms)
 
 
-def _holding(report: TaskReport) -> Holding:
-    return Holding(
+def _holding(report: TaskReport) -> ReportedTask:
+    return ReportedTask(
         task_id=report.task_id,
         task_epoch=report.task_epoch,
         prepared=report.prepared,

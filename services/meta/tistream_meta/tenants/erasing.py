@@ -51,7 +51,7 @@ class _Sweep:
     told: bool = False  # a warning about objects that are still being written was logged
 
 
-class Erasing:
+class TenantEraser:
     """Erases tenants and retired stores. A background loop calls `step`. It has a loop of its own, because a large
     tenant takes long."""
 

@@ -255,7 +255,7 @@ class World:
         server: MetaServer = self.meta.app.state.server
         since_ms = self.meta_clock.monotonic_ms()
         names = ("sorter-1", *self.dispatchers)
-        eventually(lambda: all(server.owned().heard._heard_ms.get(name, 0) > since_ms for name in names))
+        eventually(lambda: all(server.owned().heartbeats._heard_ms.get(name, 0) > since_ms for name in names))
 
     def notify(self, tenant: TenantKey, store_id: int, ts: int) -> None:
         """Announce a file; a lost announcement costs latency only."""

@@ -23,7 +23,7 @@ from tistream_meta.decide.split_merge import (
     proposals,
     successions,
     under_way,
-    unique_stop_ts,
+    unique_stop_at,
 )
 
 ACME, OTHER = TenantKey("c1", "acme"), TenantKey("c1", "other")
@@ -41,8 +41,12 @@ MERGED = Seal((Child(9, KeySpan(b"", b"")),), stop_at=700, final=False)
 
 def test_a_hot_task_is_split_where_its_load_halves() -> None:
     told = {1: replace(WORKS, load=9_000, split_key=b"f"), 2: WORKS}
-    (wish,) = proposals([LEFT, RIGHT], told, 3, RULES)
-    assert (wish.task_ids, wish.spans, wish.stop_at) == ((1,), (KeySpan(b"", b"f"), KeySpan(b"f", b"m")), None)
+    (proposal,) = proposals([LEFT, RIGHT], told, 3, RULES)
+    assert (proposal.task_ids, proposal.spans, proposal.stop_at) == (
+        (1,),
+        (KeySpan(b"", b"f"), KeySpan(b"f", b"m")),
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,9 +79,9 @@ def test_a_load_that_moves_can_even_out_splits_nothing() -> None:
 
 def test_two_cold_neighbours_of_one_tenant_are_merged_and_each_only_once() -> None:
     three = [task(1, b"", b"g"), task(2, b"g", b"m"), task(3, b"m", b"")]
-    (wish,) = proposals(three, dict.fromkeys((1, 2, 3), WORKS), 2, RULES)
-    assert (wish.task_ids, wish.spans) == ((1, 2), (KeySpan(b"", b"m"),))
-    assert wish.stop_at == 500 + MARGIN_TS
+    (proposal,) = proposals(three, dict.fromkeys((1, 2, 3), WORKS), 2, RULES)
+    assert (proposal.task_ids, proposal.spans) == ((1, 2), (KeySpan(b"", b"m"),))
+    assert proposal.stop_at == 500 + MARGIN_TS
     assert proposals(three, dict.fromkeys((1, 2, 3), WORKS), 2, replace(RULES, tasks_min=3)) == []
     apart = [task(1, b"", b""), task(2, b"", b"", OTHER)]
     assert proposals(apart, dict.fromkeys((1, 2), WORKS), 2, RULES) == []
@@ -105,13 +109,13 @@ def test_a_merge_that_came_too_late_for_one_gets_a_new_stop() -> None:
     both = [replace(LEFT, seal=MERGED), replace(RIGHT, seal=MERGED)]
     told = {1: replace(WORKS, stop_at=700, progress_ts=700), 2: replace(WORKS, progress_ts=701)}
     (order,) = under_way(both, told, {}, RULES)
-    assert order.seal == replace(MERGED, stop_at=unique_stop_ts(701 + MARGIN_TS, MERGED.children[0]))
+    assert order.seal == replace(MERGED, stop_at=unique_stop_at(701 + MARGIN_TS, MERGED.children[0]))
 
 
 def test_no_two_orders_stop_at_the_same_ts() -> None:
     """One that was taken back may still be on its way to a holder, who would seal where the other does not."""
     span = KeySpan(b"", b"")
-    stops = {unique_stop_ts(500 + MARGIN_TS, Child(task_id, span)) for task_id in range(1, 1_000)}
+    stops = {unique_stop_at(500 + MARGIN_TS, Child(task_id, span)) for task_id in range(1, 1_000)}
     assert len(stops) == 999
     assert min(stops) > 500 + MARGIN_TS - (1 << 18)
 

@@ -167,10 +167,10 @@ class Repository:
         version = counter_rows.read(connection, tables.ROUTE_VERSION)
         return Owner(row.node_id, row.owner_rev, row.url, int(row.left_ms), version)
 
-    def renew(self, lease_ms: int, heard: Iterable[str] = ()) -> None:
-        """Extend the lease. `heard` are the nodes that have sent a heartbeat since the last renewal: for them, the
+    def renew(self, lease_ms: int, heard_from: Iterable[str] = ()) -> None:
+        """Extend the lease. `heard_from` are the nodes that have sent a heartbeat since the last renewal: for them, the
         present time is stored as that of their last heartbeat."""
-        names = sorted(heard)
+        names = sorted(heard_from)
 
         def body(connection: Connection) -> None:
             connection.execute(update(tables.owner).values(lease_until_ms=self._now_ms + lease_ms))

@@ -43,7 +43,7 @@ class StartStatus(Enum):
 
 
 def start_status(registered: Node | None, start: Start) -> StartStatus:
-    """Decide the Standing of a process start. `registered` is the node that has its name; None if no node has."""
+    """Decide the StartStatus of a process start. `registered` is the node that has its name; None if no node has."""
     if registered is None:
         return StartStatus.UNKNOWN
     if registered.instance == start.instance:

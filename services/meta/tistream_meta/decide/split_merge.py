@@ -160,19 +160,19 @@ def under_way(
     for parents in by_child.values():
         ids, seal = tuple(task.task_id for task in parents), parents[0].seal
         assert seal is not None
-        heard = [reported.get(task.task_id, NO_REPORT) for task in parents]
+        reports = [reported.get(task.task_id, NO_REPORT) for task in parents]
         if seal.final:
             continue  # one of them may be sealed, so the merge cannot be withdrawn
-        if any(one.sealed == seal.children for one in heard):  # a restored database has forgotten the permission
+        if any(one.sealed == seal.children for one in reports):  # a restored database has forgotten the permission
             out.append(TaskOrder(ids, replace(seal, final=True), "one of them is sealed"))
         elif _around([task.span for task in parents]) != seal.children[0].span:
             out.append(TaskOrder(ids, None, "its neighbour has gone"))
-        elif all(one.stop_at == seal.stop_at and one.progress_ts >= (seal.stop_at or 0) for one in heard):
+        elif all(one.stop_at == seal.stop_at and one.progress_ts >= (seal.stop_at or 0) for one in reports):
             out.append(TaskOrder(ids, replace(seal, final=True), "all rest at one ts"))
         elif max(age_ms.get(task.task_id, 0) for task in parents) > rules.patience_ms:
             out.append(TaskOrder(ids, None, "they did not come to rest"))
-        elif any(one.stop_at != seal.stop_at and one.progress_ts > (seal.stop_at or 0) for one in heard):
-            stop_at = unique_stop_ts(_stop(heard), seal.children[0])
+        elif any(one.stop_at != seal.stop_at and one.progress_ts > (seal.stop_at or 0) for one in reports):
+            stop_at = unique_stop_at(_stop(reports), seal.children[0])
             out.append(TaskOrder(ids, replace(seal, stop_at=stop_at), "one has gone past the stop"))
     return out
 
@@ -259,7 +259,7 @@ def _ready(task: Task, reported: SorterReport, rules: Rules) -> bool:
     return settled and task.seal is None and task.next_node is None and not reported.sealed
 
 
-def unique_stop_ts(stop_at: int, child: Child) -> int:
+def unique_stop_at(stop_at: int, child: Child) -> int:
     """Make a stop_at that no other order has: its logical bits are those of the child's task id. The stop_at of a
     withdrawn order must not be used again, because one of two holders may not have received the withdrawal yet
     (adr/0008)."""

@@ -81,9 +81,9 @@ class Ownership:
             self._seen = self._seen.joined(RouteMark(table.owner_rev, table.version))
         return table
 
-    def hold(self, heard: Callable[[], Iterable[str]]) -> bool:
-        """Become the owner, or renew the lease. Returns whether this call has elected this process. `heard` returns the
-        nodes with a heartbeat since its last call; it is called with the lock held."""
+    def hold(self, heard_from: Callable[[], Iterable[str]]) -> bool:
+        """Become the owner, or renew the lease. Returns whether this call has elected this process. `heard_from` returns
+        the nodes with a heartbeat since its last call; it is called with the lock held."""
         if self._since_ms is None:
             return self._take()
         if self._restored:
@@ -99,7 +99,7 @@ class Ownership:
             )
             self._lapsed = True
         with self._lock:
-            names = set(heard())
+            names = set(heard_from())
         with self.writing():
             self._repository.renew(self._lease_ms, names)
         with self._lock:

@@ -126,7 +126,7 @@ class Reports:
             return NO_REPORT
         if one.task_epoch != task.task_epoch:  # a seal is final, whichever epoch reports it
             return SorterReport(sealed=one.sealed)
-        has_reports_of, key = self._of[task.sorter_node or ""], (one.task_id, one.task_epoch)
+        newest, key = self._of[task.sorter_node or ""], (one.task_id, one.task_epoch)
         return SorterReport(
             held=not one.sealed,
             load=one.load,
@@ -134,8 +134,8 @@ class Reports:
             progress_ts=one.progress_ts,
             stop_at=one.stop_at,
             sealed=one.sealed,
-            settled_ms=now_ms - has_reports_of.since_ms[key],
-            still_ms=now_ms - has_reports_of.moved_ms[key],
+            settled_ms=now_ms - newest.since_ms[key],
+            still_ms=now_ms - newest.moved_ms[key],
         )
 
     def load(self, task: Task, now_ms: int) -> float:
@@ -150,8 +150,8 @@ class Reports:
         return held.load if now_ms - since_ms >= MEASURING_MS else max(held.load, before)
 
     def _holding(self, node_id: str | None, task_id: int) -> ReportedTask | None:
-        has_reports_of = self._of.get(node_id or "")
-        return None if has_reports_of is None else has_reports_of.held.get(task_id)
+        newest = self._of.get(node_id or "")
+        return None if newest is None else newest.held.get(task_id)
 
 
 def _differing(before: Mapping[int, ReportedTask], after: Mapping[int, ReportedTask]) -> set[int]:

@@ -88,7 +88,7 @@ class Scheduler:
         self._loads = expected_loads(there, placements, load)
         limits = replace(self._rules.moves, moves_max=max(self._rules.moves.moves_max, len(there)))
         # A new owner receives the first reports one after the other. Sorters without a report are not idle.
-        commands = spread(placements, sorters, load, self._loads, limits) if self._reports.heard(there) else []
+        commands = spread(placements, sorters, load, self._loads, limits) if self._reports.has_reports_of(there) else []
         self._reports.keep(book.tasks)
         pause_ms = SPREAD_MS + SPREAD_MS_A_TASK * len(tasks)
         self._spread_at_ms = now_ms + (pause_ms / AGAIN_PART if commands else pause_ms)
@@ -108,7 +108,7 @@ class Scheduler:
         self._withdrawn_ms = {task: at for task, at in self._withdrawn_ms.items() if now_ms - at < pause_ms}
         ages_ms = self._ages_ms(now_ms)
         found = seals.proposals(tasks, reported, len(there), self._rules.seals, ages_ms, self._withdrawn_ms)
-        orders = [self._order(wish) for wish in found]
+        orders = [self._order(proposal) for proposal in found]
         yield from self._take_orders(orders)
 
     def _known_loads(self, tasks: Iterable[Task], now_ms: int) -> dict[int, float]:
@@ -185,8 +185,8 @@ class Scheduler:
         """Every task with its placement and its load in bytes per second."""
         return [(task, self._reports.placement(task), self._reports.load(task, now_ms)) for task in book.in_order()]
 
-    def _ask(self, wish: seals.SealProposal) -> tuple[Change, tuple[int, ...]]:
-        order = self._order(wish)
+    def _ask(self, proposal: seals.SealProposal) -> tuple[Change, tuple[int, ...]]:
+        order = self._order(proposal)
         assert order.seal is not None
         (change,) = self._take_orders([order], by_operator=True)
         return change, tuple(_ids(order.seal.children))
@@ -251,11 +251,11 @@ class Scheduler:
         tasks = [book.tasks[task_id] for task_id in sorted(task_ids) if task_id in book.tasks]
         return tasks, {task.task_id: self._reports.last_report(task, now_ms) for task in tasks}
 
-    def _order(self, wish: seals.SealProposal) -> seals.TaskOrder:
-        first = self._repository.new_task_ids(len(wish.spans))
-        children = tuple(Child(first + at, span) for at, span in enumerate(wish.spans))
-        stop_at = None if wish.stop_at is None else seals.unique_stop_ts(wish.stop_at, children[0])
-        return seals.TaskOrder(wish.task_ids, Seal(children, stop_at, final=stop_at is None), wish.why)
+    def _order(self, proposal: seals.SealProposal) -> seals.TaskOrder:
+        first = self._repository.new_task_ids(len(proposal.spans))
+        children = tuple(Child(first + at, span) for at, span in enumerate(proposal.spans))
+        stop_at = None if proposal.stop_at is None else seals.unique_stop_at(proposal.stop_at, children[0])
+        return seals.TaskOrder(proposal.task_ids, Seal(children, stop_at, final=stop_at is None), proposal.why)
 
     def _take_orders(self, orders: Sequence[seals.TaskOrder], *, by_operator: bool = False) -> Iterator[Change]:
         if not orders:

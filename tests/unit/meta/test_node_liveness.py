@@ -1,4 +1,4 @@
-"""Silence is a node's own: the time in which nobody could be heard counts for nobody."""
+"""Silence is a node's own: the time in which nobody could be heartbeats counts for nobody."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ TIMINGS = Timings(4_000, 10_000)
 NODE = Node("sorter-1", "sorter", "http://sorter-1", 1, "i")
 
 
-def judged(heard: NodeHeartbeats, now_ms: int) -> NodeState:
-    heard.update_states([NODE], 0, now_ms)
-    return heard.states[NODE.node_id]
+def judged(heartbeats: NodeHeartbeats, now_ms: int) -> NodeState:
+    heartbeats.update_states([NODE], 0, now_ms)
+    return heartbeats.states[NODE.node_id]
 
 
 def test_while_nobody_can_be_heard_nobody_is_silent() -> None:
-    heard = NodeHeartbeats(TIMINGS)
-    heard.record("sorter-1", 20_000)
-    heard.suspend(21_000)
-    heard.suspend(25_000)  # the database still does not answer
-    heard.resume(60_000)
-    assert judged(heard, 60_500) is NodeState.ALIVE
-    heard.resume(70_000)  # nothing was the matter meanwhile
-    assert judged(heard, 70_000) is NodeState.LOST
+    heartbeats = NodeHeartbeats(TIMINGS)
+    heartbeats.record("sorter-1", 20_000)
+    heartbeats.suspend(21_000)
+    heartbeats.suspend(25_000)  # the database still does not answer
+    heartbeats.resume(60_000)
+    assert judged(heartbeats, 60_500) is NodeState.ALIVE
+    heartbeats.resume(70_000)  # nothing was the matter meanwhile
+    assert judged(heartbeats, 70_000) is NodeState.LOST
 
 
 def test_who_was_silent_before_is_as_silent_after() -> None:
-    heard = NodeHeartbeats(TIMINGS)
-    heard.record("sorter-1", 20_000)
-    heard.suspend(29_500)
-    heard.resume(40_000)
-    assert judged(heard, 40_400) is NodeState.SUSPECT
-    assert judged(heard, 40_600) is NodeState.LOST
+    heartbeats = NodeHeartbeats(TIMINGS)
+    heartbeats.record("sorter-1", 20_000)
+    heartbeats.suspend(29_500)
+    heartbeats.resume(40_000)
+    assert judged(heartbeats, 40_400) is NodeState.SUSPECT
+    assert judged(heartbeats, 40_600) is NodeState.LOST
 
 
 def test_an_owner_whose_lease_has_run_out_judges_nobody_until_it_is_the_owner_again(tmp_path: Path) -> None:

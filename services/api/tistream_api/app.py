@@ -51,7 +51,7 @@ from tistream_api.admission.memory_limit import give_back, memory_limit, pull_by
 from tistream_api.admission.metering import MeteringMiddleware
 from tistream_api.admission.metrics_gate import MetricsGate
 from tistream_api.admission.reject_throttle import RejectionLimit
-from tistream_api.admission.request_queue import new_turns
+from tistream_api.admission.request_queue import new_request_queue
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.admission.token_bucket import EnforcedLimits, own_or
 from tistream_api.agents.territory_routes import build_territory_router
@@ -186,7 +186,7 @@ def build_app(
     pulls = Pulls(clock, _budget(settings), slots, limits, metrics, working, _memory(settings, clock, registry))
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock, meta)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
-    gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max), socket.gethostname())
+    gate = Gate(callers, limits, new_request_queue(THREADS, settings.pulls_max), socket.gethostname())
     routers = [
         build_router(tenants, pulls, points := _points(settings, objects, cache, pulls), lists, status, meta, gate),
         build_point_router(tenants, points, gate),

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from fastapi import APIRouter, FastAPI
 
-from tistream_api.admission.gate import DECLARED, OPERATE_PLATFORM, READ_TABLE, Access, NotDeclared, refuse_undeclared
+from tistream_api.admission.gate import (
+    DECLARED,
+    OPERATE_PLATFORM,
+    READ_TABLE,
+    Access,
+    UndeclaredAccess,
+    refuse_undeclared,
+)
 from tistream_api.settings import ApiSettings, OidcSettings
 
 
@@ -25,7 +32,7 @@ def test_a_route_that_does_not_say_who_may_call_it_is_refused(extra: dict | None
 
     router.include_router(inner)
     app = app_with(router)
-    with pytest.raises(NotDeclared, match="/v1/new"):
+    with pytest.raises(UndeclaredAccess, match="/v1/new"):
         refuse_undeclared(app.routes, router.routes)
 
 
@@ -37,7 +44,7 @@ def test_a_route_beside_the_gate_is_refused_though_it_says_who_may_call_it() -> 
     def new() -> None:
         """A route."""
 
-    with pytest.raises(NotDeclared, match="/v1/new"):
+    with pytest.raises(UndeclaredAccess, match="/v1/new"):
         refuse_undeclared(app.routes, [])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.waiting import PATIENCE_S
 from tistream.errors import TooManyRequests
-from tistream_api.admission.request_queue import Turn, Turns, new_turns
+from tistream_api.admission.request_queue import RequestQueue, RequestSlot, new_request_queue
 
 ACME, BETA = ("7", "acme"), ("7", "beta")
 
@@ -31,7 +31,7 @@ async def settle() -> None:
 
 def test_one_line_is_as_long_as_it_likes_and_the_other_goes_on() -> None:
     async def body() -> None:
-        turns = Turns(2, 9)
+        turns = RequestQueue(2, 9)
         asked = [asyncio.create_task(turns.begin(ACME)) for _ in range(5)]
         await settle()
         assert [task.done() for task in asked] == [True, True, False, False, False]
@@ -53,7 +53,7 @@ def test_one_line_is_as_long_as_it_likes_and_the_other_goes_on() -> None:
 
 def test_a_newcomer_is_not_passed_by_lines_that_are_never_empty() -> None:
     async def body() -> None:
-        turns = Turns(1, 3)
+        turns = RequestQueue(1, 3)
         busy = [("7", f"busy-{number}") for number in range(5)]
         asked = [asyncio.create_task(turns.begin(who)) for who in busy for _ in range(3)]
         await settle()
@@ -76,7 +76,7 @@ def test_a_newcomer_is_not_passed_by_lines_that_are_never_empty() -> None:
 
 def test_who_would_be_too_many_in_line_is_told_to_come_again() -> None:
     async def body() -> None:
-        turns = Turns(1, 9, waiting_max=1)
+        turns = RequestQueue(1, 9, waiting_max=1)
         first = await turns.begin(ACME)
         second = asyncio.create_task(turns.begin(ACME))
         await settle()
@@ -94,7 +94,7 @@ def test_who_would_be_too_many_in_line_is_told_to_come_again() -> None:
 @pytest.mark.parametrize("given", [False, True])
 def test_a_turn_of_who_has_gone_is_the_next_ones(given: bool) -> None:
     async def body() -> None:
-        turns = Turns(1, 9)
+        turns = RequestQueue(1, 9)
         first = await turns.begin(ACME)
         gone, following = (asyncio.create_task(turns.begin(ACME)) for _ in range(2))
         await settle()
@@ -104,14 +104,14 @@ def test_a_turn_of_who_has_gone_is_the_next_ones(given: bool) -> None:
         await settle()
         if not given:
             first.end()
-        assert isinstance(await following, Turn)
+        assert isinstance(await following, RequestSlot)
 
     run(body())
 
 
 def test_any_thread_may_end_one() -> None:
     async def body() -> None:
-        turns = Turns(1, 9)
+        turns = RequestQueue(1, 9)
         first = await turns.begin(ACME)
         following = asyncio.create_task(turns.begin(ACME))
         await asyncio.to_thread(first.end)
@@ -122,7 +122,7 @@ def test_any_thread_may_end_one() -> None:
 
 def test_all_lines_together_have_so_many_and_the_next_is_of_the_line_with_the_fewest() -> None:
     async def body() -> None:
-        turns = Turns(2, 3)
+        turns = RequestQueue(2, 3)
         acme = [await turns.begin(ACME) for _ in range(2)]
         beta = await turns.begin(BETA)
         late = [asyncio.create_task(turns.begin(who)) for who in (BETA, ("7", "gone"), ("7", "gamma"))]
@@ -145,7 +145,7 @@ def test_all_lines_together_have_so_many_and_the_next_is_of_the_line_with_the_fe
 
 @pytest.mark.parametrize(("threads", "pulls_max"), [(256, 224), (256, 240), (256, 1), (4, 3)])
 def test_with_all_its_turns_and_all_pulls_a_tenant_leaves_threads_to_others(threads: int, pulls_max: int) -> None:
-    turns = new_turns(threads, pulls_max)
+    turns = new_request_queue(threads, pulls_max)
     assert turns._at_once >= 1
     assert turns._at_once + pulls_max <= threads
     assert threads < 8 or turns._at_once + pulls_max <= threads - 8

@@ -20,7 +20,7 @@ from tistream.acting import ADDRESS_MAX, Actor, acted_by
 from tistream.errors import Forbidden
 from tistream.wire.meta import Notification
 from tistream.wire.tokens import Action, home
-from tistream_api.admission.request_queue import Turn, Turns
+from tistream_api.admission.request_queue import RequestQueue, RequestSlot
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.auth.browser_guard import refusal
@@ -43,7 +43,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 _PARAMETERS = ("cluster_id", "tenant_id", "db", "table")
 
 
-class NotDeclared(Exception):
+class UndeclaredAccess(Exception):
     """Raised when the app is built, if a route does not declare which callers may use it."""
 
 
@@ -72,10 +72,10 @@ class Access:
 
     @classmethod
     def of(cls, route: object) -> Access:
-        """The access that a route has declared. Raises NotDeclared if it has declared none."""
+        """The access that a route has declared. Raises UndeclaredAccess if it has declared none."""
         access = getattr(getattr(route, "endpoint", None), _ATTRIBUTE, None)
         if not isinstance(access, Access):
-            raise NotDeclared(f"route {getattr(route, 'path', route)} does not declare its access")
+            raise UndeclaredAccess(f"route {getattr(route, 'path', route)} does not declare its access")
         return access
 
 
@@ -101,7 +101,7 @@ class Gate:
     off and every request is authorized for everything, except requests of other sites' pages in a browser on this
     machine. `machine` is this machine's host name."""
 
-    def __init__(self, callers: Callers | None, limits: TenantLimits, turns: Turns, machine: str) -> None:
+    def __init__(self, callers: Callers | None, limits: TenantLimits, turns: RequestQueue, machine: str) -> None:
         self._callers, self._limits, self._turns, self._machine = callers, limits, turns, machine
 
     async def check(self, request: Request) -> AsyncIterator[None]:
@@ -180,14 +180,14 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def turn_of(request: Request) -> Turn:
+def slot_of(request: Request) -> RequestSlot:
     """The permission to use a shared thread that the gate has given to a request."""
-    turn: Turn = request.state.turn
+    turn: RequestSlot = request.state.turn
     return turn
 
 
 def refuse_undeclared(routes: Iterable[BaseRoute], guarded: Iterable[BaseRoute]) -> None:
-    """Check that every route declares who may use it. Raises NotDeclared if one of `guarded`, the routes behind the
+    """Check that every route declares who may use it. Raises UndeclaredAccess if one of `guarded`, the routes behind the
     gate, does not declare its access, or if any other route is missing in OPEN, the list of routes that need no token.
     """
     behind = {id(route) for route in every_route(guarded)}
@@ -195,7 +195,7 @@ def refuse_undeclared(routes: Iterable[BaseRoute], guarded: Iterable[BaseRoute])
         if id(route) in behind:
             Access.of(route)
         elif getattr(route, "path", None) not in OPEN:
-            raise NotDeclared(f"route {getattr(route, 'path', route)} is not behind the gate")
+            raise UndeclaredAccess(f"route {getattr(route, 'path', route)} is not behind the gate")
 
 
 def every_route(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:

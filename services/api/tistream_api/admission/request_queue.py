@@ -26,11 +26,11 @@ class _Line:
     waiting: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
 
 
-class Turn:
+class RequestSlot:
     """The permission of one request to use a shared thread. It lasts until the request has been answered or needs no
     shared thread any more."""
 
-    def __init__(self, turns: Turns, who: Hashable, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, turns: RequestQueue, who: Hashable, loop: asyncio.AbstractEventLoop) -> None:
         self._turns, self._who, self._loop = turns, who, loop
         self._ended = False
 
@@ -45,7 +45,7 @@ class Turn:
             self._loop.call_soon_threadsafe(self._turns.ended, self._who)
 
 
-class Turns:
+class RequestQueue:
     """A fair queue of requests: at most `at_once` of one tenant and `total` of all run at a time. The queue of a tenant
     is first in, first out. The next request is from the waiting tenant with the fewest running requests, and among
     equals from the one whose first request has waited longest."""
@@ -55,14 +55,14 @@ class Turns:
         self._lines: dict[Hashable, _Line] = {}
         self._taken = self._came = 0
 
-    async def begin(self, who: Hashable) -> Turn:
+    async def begin(self, who: Hashable) -> RequestSlot:
         """Wait until a request of the tenant `who` may run. Raises TooManyRequests if `waiting_max` requests of the
         tenant wait already."""
         loop = asyncio.get_running_loop()
         line = self._lines.setdefault(who, _Line())
         if line.taken < self._at_once and self._taken < self._total:
             self._take(line)
-            return Turn(self, who, loop)
+            return RequestSlot(self, who, loop)
         if len(line.waiting) >= self._waiting_max:
             raise TooManyRequests(
                 f"{self._waiting_max} requests of this tenant or token wait already, which is the maximum: send "
@@ -78,7 +78,7 @@ class Turns:
                 self.ended(who)  # the turn was given, but its request was cancelled
             mine.cancel()
             raise
-        return Turn(self, who, loop)
+        return RequestSlot(self, who, loop)
 
     def ended(self, who: Hashable) -> None:
         """Record that a request of tenant `who` has ended, and start the waiting requests that fit now. Only the event
@@ -104,9 +104,9 @@ class Turns:
         return min(able, key=lambda line: (line.taken, line.waiting[0][0]), default=None)
 
 
-def new_turns(threads: int, pulls_max: int) -> Turns:
+def new_request_queue(threads: int, pulls_max: int) -> RequestQueue:
     """Make the fair queue of a server. One tenant gets a quarter of the threads that pulls leave, so that other tenants
     are answered, and compete with few threads for the interpreter. All tenants together get all threads that pulls
     leave, except PROBES, which stay free for health checks."""
     left = threads - pulls_max
-    return Turns(max(1, left // 4), max(1, left - PROBES))
+    return RequestQueue(max(1, left // 4), max(1, left - PROBES))

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from tistream.concurrency import new_event
 from tistream.follow.tenant_view import TenantView
 from tistream.wire.tokens import Grant
-from tistream_api.admission.gate import Gate, caller_of, turn_of
+from tistream_api.admission.gate import Gate, caller_of, slot_of
 from tistream_api.admission.metering import answer_meter_of
 from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.encode.shown_names import MayRead
@@ -57,7 +57,7 @@ async def watched(request: Request) -> AsyncIterator[None]:
 def asking_of(request: Request, guard: Gate, view: TenantView) -> ReadCaller:
     """The ReadCaller of a request that passed the gate. A HEAD request sends no rows, so none are counted."""
     caller = caller_of(request)
-    counted, gone = turn_of(request).end, request.state.gone.is_set
+    counted, gone = slot_of(request).end, request.state.gone.is_set
     may_read = readable(caller.grants, view)
     if is_head(request.scope):
         return ReadCaller(guard.still(caller), counted=counted, may_read=may_read, gone=gone)

@@ -20,7 +20,7 @@ from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import Accepted, Notification, TenantInfo, TenantList
 from tistream.wire.sorter import Coverage
 from tistream_api.admission import gate
-from tistream_api.admission.gate import Gate, caller_of, turn_of
+from tistream_api.admission.gate import Gate, caller_of, slot_of
 from tistream_api.admission.metering import answer_meter_of
 from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.encode.compression import coding_of
@@ -82,7 +82,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, points: PointR
         headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": params.coding} if params.coding else {})
         media_type = FORMATS[params.format].media_type
         may_read = readable(caller_of(request).grants, view)
-        counted, gone = turn_of(request).end, request.state.gone.is_set
+        counted, gone = slot_of(request).end, request.state.gone.is_set
         if is_head(request.scope):  # a HEAD request does not wait, and serves no rows
             params = replace(params, wait_ms=0)
             pulls.answer(view, scope, params, still, counted=counted, may_read=may_read, gone=gone).close()

@@ -14,7 +14,7 @@ from tistream.read.cursor import Position, Scope
 from tistream.read.cursor import encode as pull_cursor
 from tistream_api.points import point_cursor
 from tistream_api.points.point_cursor import Kind, PointPosition
-from tistream_api.request.point_queries import diff_ask, history_ask, rows_ask, squash_ask, when
+from tistream_api.request.point_queries import diff_request, history_request, rows_request, squash_request, when
 
 KEY = quote('{"id":"1"}')
 
@@ -85,7 +85,7 @@ ROWS_REFUSED = [
 @pytest.mark.parametrize(("query", "parameter"), ROWS_REFUSED)
 def test_rows_refuse_what_they_do_not_know(query: str, parameter: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        rows_ask(query.encode())
+        rows_request(query.encode())
     assert caught.value.extra == {"parameter": parameter}
     assert len(str(caught.value)) < 1_000
 
@@ -93,16 +93,16 @@ def test_rows_refuse_what_they_do_not_know(query: str, parameter: str) -> None:
 @pytest.mark.parametrize("query", [b"\xff=1", b"ts=%FF", b"ts=\xc3\xa9"])
 def test_a_query_is_utf_8(query: bytes) -> None:
     with pytest.raises(InvalidRequest, match="UTF-8"):
-        rows_ask(query)
+        rows_request(query)
 
 
 def test_rows_take_a_key_or_a_range() -> None:
     query = f"ts=now&from_key={KEY}&to_key=%7B%22id%22:9%7D&columns=b,a&limit=7&format=parquet"
-    asked = rows_ask(query.encode())
+    asked = rows_request(query.encode())
     assert (asked.ts, asked.cursor, asked.key) == ("now", None, None)
     assert (asked.from_key, asked.to_key, asked.columns) == ({"id": "1"}, {"id": 9}, ("b", "a"))
     assert (asked.limit, asked.format) == (7, "parquet")
-    assert rows_ask(b"cursor=abc").cursor == "abc"
+    assert rows_request(b"cursor=abc").cursor == "abc"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_rows_take_a_key_or_a_range() -> None:
 )
 def test_a_history_wants_a_key(query: str, parameter: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        history_ask(query.encode())
+        history_request(query.encode())
     assert caught.value.extra == {"parameter": parameter}
 
 
@@ -135,7 +135,7 @@ def test_a_history_wants_a_key(query: str, parameter: str) -> None:
 )
 def test_a_diff_is_between_two_times(query: str, parameter: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        diff_ask(query.encode())
+        diff_request(query.encode())
     assert caught.value.extra == {"parameter": parameter}
 
 
@@ -154,12 +154,12 @@ def test_a_diff_is_between_two_times(query: str, parameter: str) -> None:
 )
 def test_a_squashed_pull_is_between_two_times(query: str, parameter: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        squash_ask(query.encode())
+        squash_request(query.encode())
     assert caught.value.extra == {"parameter": parameter}
 
 
 def test_a_squashed_pull() -> None:
-    asked = squash_ask(b"squash=true&start_ts=1&end_ts=2&events=rows")
+    asked = squash_request(b"squash=true&start_ts=1&end_ts=2&events=rows")
     assert (asked.low, asked.high, asked.events) == (1, 2, "rows")
 
 

@@ -10,23 +10,23 @@ import pytest
 from tistream.errors import InvalidRequest
 from tistream.restore.table_names import TableNames
 from tistream.schema.tidb.create_table import Dialect
-from tistream_api.request.undo_body import TRANSACTIONS_MAX, UndoAsk, undo_ask
+from tistream_api.request.undo_body import TRANSACTIONS_MAX, UndoRequest, undo_request
 
 TS = "470597720332304384"
 
 
-def ask(**members: Any) -> UndoAsk:
-    return undo_ask(json.dumps(members).encode())
+def ask(**members: Any) -> UndoRequest:
+    return undo_request(json.dumps(members).encode())
 
 
 def test_a_plan_of_transactions() -> None:
     found = ask(start_ts=["7", TS, "7"])
-    assert found == UndoAsk((7, int(TS)), None, (TableNames(),), None, None)
+    assert found == UndoRequest((7, int(TS)), None, (TableNames(),), None, None)
 
 
 def test_the_statements_of_a_window_of_some_tables() -> None:
     found = ask(window={"from": TS}, tables=["shop.*", "shop.orders"], mode="sql", dialect="mariadb", into_database="x")
-    assert found == UndoAsk((), (int(TS), "now"), (TableNames("shop"),), Dialect.MARIADB, "x")
+    assert found == UndoRequest((), (int(TS), "now"), (TableNames("shop"),), Dialect.MARIADB, "x")
     assert ask(start_ts=[TS], mode="sql", dialect=None).dialect is Dialect.TIDB
 
 

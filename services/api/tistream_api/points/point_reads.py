@@ -35,7 +35,7 @@ from tistream_api.points.snapshot_pull import SnapshotPage, check_snapshot
 from tistream_api.points.transaction import Transaction
 from tistream_api.pull.admitted import Admission, Admitted, Answer, ReadCaller
 from tistream_api.pull.decode_slots import DecodeSlots
-from tistream_api.request.point_queries import DiffAsk, HistoryAsk, RowsAsk, SnapshotAsk
+from tistream_api.request.point_queries import DiffRequest, HistoryRequest, RowsRequest, SnapshotRequest
 from tistream_api.tenant.times import Times
 
 Begin = Callable[[Admitted], Iterator[Piece]]
@@ -55,7 +55,7 @@ class PointReads:
     footers: FooterCache
     budget: Budget
 
-    def rows(self, view: TenantView, scope: Scope, ask: RowsAsk, asking: ReadCaller, coding: str | None) -> Answer:
+    def rows(self, view: TenantView, scope: Scope, ask: RowsRequest, asking: ReadCaller, coding: str | None) -> Answer:
         """The answer of ListRows. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:
@@ -82,7 +82,7 @@ class PointReads:
 
         return self._answer(view, "ListRows", asking, coding, pieces)
 
-    def _rows_start(self, view: TenantView, scope: Scope, ask: RowsAsk) -> PointPosition:
+    def _rows_start(self, view: TenantView, scope: Scope, ask: RowsRequest) -> PointPosition:
         if ask.cursor is not None:
             at = point_cursor.decode(Kind.ROWS, scope, ask.cursor)
             self.times.readable(view, "cursor", at.high_ts)
@@ -117,7 +117,7 @@ class PointReads:
 
         return PoolReads(CachedReader(self.objects, self.cache, self.footers), view.shards, replan)
 
-    def history(self, view: TenantView, scope: Scope, ask: HistoryAsk, asking: ReadCaller) -> dict[str, Any]:
+    def history(self, view: TenantView, scope: Scope, ask: HistoryRequest, asking: ReadCaller) -> dict[str, Any]:
         """The answer of RowHistory. Raises the errors of `rows`."""
         admitted = self.admission.begin(view, "RowHistory", asking, trace.here())
         try:
@@ -162,7 +162,7 @@ class PointReads:
             view.met,
         )
 
-    def diff(self, view: TenantView, scope: Scope, ask: DiffAsk, asking: ReadCaller, coding: str | None) -> Answer:
+    def diff(self, view: TenantView, scope: Scope, ask: DiffRequest, asking: ReadCaller, coding: str | None) -> Answer:
         """The answer of DiffTable. Raises the errors of `rows`."""
 
         def parts(at: PointPosition) -> list[NetPart]:
@@ -181,7 +181,9 @@ class PointReads:
 
         return self._net(view, scope, ask, asking, coding, Kind.DIFF, parts)
 
-    def squash(self, view: TenantView, scope: Scope, ask: DiffAsk, asking: ReadCaller, coding: str | None) -> Answer:
+    def squash(
+        self, view: TenantView, scope: Scope, ask: DiffRequest, asking: ReadCaller, coding: str | None
+    ) -> Answer:
         """The answer of a pull with squash=true. Raises the errors of `rows`."""
 
         def parts(at: PointPosition) -> list[NetPart]:
@@ -198,7 +200,7 @@ class PointReads:
         return self._net(view, scope, ask, asking, coding, Kind.SQUASH, parts)
 
     def snapshot(
-        self, view: TenantView, scope: Scope, ask: SnapshotAsk, asking: ReadCaller, coding: str | None
+        self, view: TenantView, scope: Scope, ask: SnapshotRequest, asking: ReadCaller, coding: str | None
     ) -> Answer:
         """The answer of a pull that begins with the rows as of a ts. Raises the errors of `rows`."""
 
@@ -227,7 +229,7 @@ class PointReads:
         self,
         view: TenantView,
         scope: Scope,
-        ask: DiffAsk,
+        ask: DiffRequest,
         asking: ReadCaller,
         coding: str | None,
         kind: Kind,
@@ -259,7 +261,7 @@ class PointReads:
         return self._answer(view, "DiffTable" if kind is Kind.DIFF else scope.call, asking, coding, pieces)
 
     def _net_start(
-        self, view: TenantView, scope: Scope, ask: DiffAsk, kind: Kind, names: tuple[str, str]
+        self, view: TenantView, scope: Scope, ask: DiffRequest, kind: Kind, names: tuple[str, str]
     ) -> PointPosition:
         if ask.cursor is not None:
             at = point_cursor.decode(kind, scope, ask.cursor)

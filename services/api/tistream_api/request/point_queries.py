@@ -54,9 +54,9 @@ class RowsQuery(_Query):
         default=None, description="ndjson (lines of JSON), arrow (one IPC stream) or parquet (one file)"
     )
 
-    def parsed(self, raw: bytes) -> RowsAsk:
+    def parsed(self, raw: bytes) -> RowsRequest:
         """Parse the query string `raw`. Raises InvalidRequest, which names the parameter."""
-        return rows_ask(raw)
+        return rows_request(raw)
 
 
 class HistoryQuery(_Query):
@@ -69,9 +69,9 @@ class HistoryQuery(_Query):
         default=None, description=f"versions in the answer, 1 to {HISTORY_LIMIT_MAX}; {HISTORY_LIMIT_DEFAULT}"
     )
 
-    def parsed(self, raw: bytes) -> HistoryAsk:
+    def parsed(self, raw: bytes) -> HistoryRequest:
         """Parse the query string `raw`. Raises InvalidRequest, which names the parameter."""
-        return history_ask(raw)
+        return history_request(raw)
 
 
 class DiffQuery(_Query):
@@ -83,13 +83,13 @@ class DiffQuery(_Query):
     limit: str | None = Field(default=None, description=f"events in the answer, 1 to {LIMIT_MAX}; {LIMIT_DEFAULT}")
     format: str | None = Field(default=None, description="ndjson, arrow or parquet, as of pulls")
 
-    def parsed(self, raw: bytes) -> DiffAsk:
+    def parsed(self, raw: bytes) -> DiffRequest:
         """Parse the query string `raw`. Raises InvalidRequest, which names the parameter."""
-        return diff_ask(raw)
+        return diff_request(raw)
 
 
 @dataclass(frozen=True, slots=True)
-class RowsAsk:
+class RowsRequest:
     """The parsed parameters of ListRows. Exactly one of `ts` and `cursor` is set."""
 
     ts: When | None
@@ -103,7 +103,7 @@ class RowsAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryAsk:
+class HistoryRequest:
     """The parsed parameters of RowHistory."""
 
     key: dict[str, Any]
@@ -113,7 +113,7 @@ class HistoryAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class DiffAsk:
+class DiffRequest:
     """The parsed parameters of DiffTable, or of a squashed pull. Exactly one of `low` and `cursor` is set."""
 
     low: When | None
@@ -124,7 +124,7 @@ class DiffAsk:
     events: str = "rows"
 
 
-def rows_ask(query: bytes) -> RowsAsk:
+def rows_request(query: bytes) -> RowsRequest:
     """Parse the parameters of ListRows. Raises InvalidRequest, which names the parameter."""
     given = given_in(query, RowsQuery)
     if ("ts" in given) == ("cursor" in given):
@@ -138,7 +138,7 @@ def rows_ask(query: bytes) -> RowsAsk:
             "columns",
             f"is {given['columns'][:SHOWN_MAX]!r}, which has an empty name, or one twice: name each column once",
         )
-    return RowsAsk(
+    return RowsRequest(
         ts=when("ts", given["ts"]) if "ts" in given else None,
         cursor=given.get("cursor"),
         key=_key(given, "key"),
@@ -150,7 +150,7 @@ def rows_ask(query: bytes) -> RowsAsk:
     )
 
 
-def history_ask(query: bytes) -> HistoryAsk:
+def history_request(query: bytes) -> HistoryRequest:
     """Parse the parameters of RowHistory. Raises InvalidRequest, which names the parameter."""
     given = given_in(query, HistoryQuery)
     key = _key(given, "key")
@@ -159,16 +159,16 @@ def history_ask(query: bytes) -> HistoryAsk:
     low = when("from", given["from"]) if "from" in given else None
     high = when("to", given.get("to", NOW))
     _check_order(low, high, "to", "from")
-    return HistoryAsk(key, low, high, _limit(given, HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX))
+    return HistoryRequest(key, low, high, _limit(given, HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX))
 
 
-def diff_ask(query: bytes) -> DiffAsk:
+def diff_request(query: bytes) -> DiffRequest:
     """Parse the parameters of DiffTable. Raises InvalidRequest, which names the parameter."""
     given = given_in(query, DiffQuery)
     return _between(given, "from", "to")
 
 
-def squash_ask(query: bytes) -> DiffAsk:
+def squash_request(query: bytes) -> DiffRequest:
     """Parse the parameters of a pull with squash=true. Raises InvalidRequest."""
     given = _taken(query, (*SQUASH_PARAMETERS, *PLAIN_PULL_PARAMETERS))
     for name in PLAIN_PULL_PARAMETERS:
@@ -180,7 +180,7 @@ def squash_ask(query: bytes) -> DiffAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotAsk:
+class SnapshotRequest:
     """The parsed parameters of a pull that begins with a snapshot. `cursor` is the cursor of an earlier answer of the
     same pull."""
 
@@ -189,7 +189,7 @@ class SnapshotAsk:
     limit: int
 
 
-def snapshot_ask(query: bytes, is_snapshot: Callable[[str], bool]) -> SnapshotAsk | None:
+def snapshot_request(query: bytes, is_snapshot: Callable[[str], bool]) -> SnapshotRequest | None:
     """Parse the parameters of a pull that begins with a snapshot: it has `snapshot`, or a cursor of such a pull
     (`is_snapshot` returns True for it). None for any other pull, valid or not. Raises InvalidRequest."""
     raw = dict(part.partition(b"=")[::2] for part in query.split(b"&"))
@@ -205,7 +205,7 @@ def snapshot_ask(query: bytes, is_snapshot: Callable[[str], bool]) -> SnapshotAs
         raise _bad("snapshot", "is not allowed with cursor, which has the snapshot's ts: leave snapshot out")
     if _format(given) != FORMATS[0]:
         raise _bad("format", f"of a snapshot is {FORMATS[0]} only; ListRows has the other formats")
-    return SnapshotAsk(ts, given.get("cursor"), _limit(given, LIMIT_DEFAULT, LIMIT_MAX))
+    return SnapshotRequest(ts, given.get("cursor"), _limit(given, LIMIT_DEFAULT, LIMIT_MAX))
 
 
 SNAPSHOT_PARAMETERS = ("snapshot", "cursor", "limit", "format")
@@ -215,7 +215,7 @@ PLAIN_PULL_PARAMETERS = ("wait_ms", "follow", "snapshot")
 SQUASH_EVENTS = ("all", "rows")
 
 
-def _between(given: dict[str, str], low_name: str, high_name: str) -> DiffAsk:
+def _between(given: dict[str, str], low_name: str, high_name: str) -> DiffRequest:
     if (low_name in given) == ("cursor" in given):
         raise InvalidRequest(f"give either {low_name} or cursor, and not both", {"parameter": low_name})
     if "cursor" in given and high_name in given:
@@ -228,7 +228,7 @@ def _between(given: dict[str, str], low_name: str, high_name: str) -> DiffAsk:
         raise _bad(
             "events", f"{events[:SHOWN_MAX]!r} is not one of {', '.join(SQUASH_EVENTS)}, which go with squash=true"
         )
-    return DiffAsk(low, high, given.get("cursor"), _limit(given, LIMIT_DEFAULT, LIMIT_MAX), _format(given), events)
+    return DiffRequest(low, high, given.get("cursor"), _limit(given, LIMIT_DEFAULT, LIMIT_MAX), _format(given), events)
 
 
 def _check_order(low: When | None, high: When, high_name: str, low_name: str) -> None:

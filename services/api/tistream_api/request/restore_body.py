@@ -47,7 +47,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def restore_ask(body: bytes) -> tuple[CreateRestore, When]:
+def restore_request(body: bytes) -> tuple[CreateRestore, When]:
     """Parse the body. Raises InvalidRequest, which names the member."""
     found = read(CreateRestore, body)
     if found.scope.table is not None and found.scope.database is None:

@@ -103,7 +103,7 @@ SCHEMA: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class UndoAsk:
+class UndoRequest:
     """The parsed body of an undo. The transactions are those with the given `start_ts`, or all with a commit_ts in
     (window[0], window[1]]; exactly one of the two is set. If `dialect` is None, the plan has no SQL statements. `where`
     maps columns to values in the form of events and selects rows; None selects every row."""
@@ -116,7 +116,7 @@ class UndoAsk:
     where: Mapping[str, str | int | float | None] | None = None
 
 
-def undo_ask(body: bytes) -> UndoAsk:
+def undo_request(body: bytes) -> UndoRequest:
     """Parse the body. Raises InvalidRequest, which names the member."""
     found = read(UndoBody, body)
     if (found.start_ts is None) == (found.window is None):
@@ -126,7 +126,7 @@ def undo_ask(body: bytes) -> UndoAsk:
         raise InvalidRequest(
             "dialect and into_database need mode sql: set it, or leave them out", {"parameter": "mode"}
         )
-    return UndoAsk(
+    return UndoRequest(
         tuple(sorted({_start_ts(one) for one in found.start_ts or ()})),
         None if found.window is None else _window(found.window),
         tuple(_names(found.tables)),

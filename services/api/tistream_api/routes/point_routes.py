@@ -150,12 +150,12 @@ def squashed(points: PointReads, guard: Gate) -> Squash:
 
     def answer(request: Request, view: TenantView, scope: Scope) -> Response:
         query = request.scope["query_string"]
-        snapshot = point_queries.snapshot_ask(query, point_cursor.is_snapshot)
+        snapshot = point_queries.snapshot_request(query, point_cursor.is_snapshot)
         if snapshot is not None:
             coding = coding_of(request.headers.get("accept-encoding"), "ndjson")
             begun = points.snapshot(view, scope, snapshot, asking_of(request, guard, view), coding)
             return streamed(request, begun, coding, FORMATS["ndjson"].media_type)
-        ask = point_queries.squash_ask(query)
+        ask = point_queries.squash_request(query)
         coding = coding_of(request.headers.get("accept-encoding"), ask.format)
         found = points.squash(view, scope, ask, asking_of(request, guard, view), coding)
         return streamed(request, found, coding, FORMATS[ask.format].media_type)

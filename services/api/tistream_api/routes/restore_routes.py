@@ -87,7 +87,7 @@ def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undo
     ) -> dict[str, Any]:
         """Plan the undo of transactions: the rows that would change back, and the conflicts. With mode sql also the
         statements. Nothing is changed."""
-        ask = undo_body.undo_ask(body)
+        ask = undo_body.undo_request(body)
         view = view_of(cluster_id, tenant_id)
         return undos.undo(view, ask, asking_of(request, guard, view))
 
@@ -114,7 +114,7 @@ def build_platform_restore_router(
     def create_restore(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Restore tables as of a ts into Parquet, SQL files or a server. The platform runs it. Returns 422 if no
         setting of the ingest service allows the target."""
-        ask, ts = restore_body.restore_ask(body)
+        ask, ts = restore_body.restore_request(body)
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))
         view.wait_fresh()
         at = points.times.readable(view, "ts", ts)

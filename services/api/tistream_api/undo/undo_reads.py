@@ -19,7 +19,7 @@ from tistream.read.scan import Scan
 from tistream_api.points.list_rows import undecodable
 from tistream_api.points.point_reads import PointReads
 from tistream_api.pull.admitted import Admitted, ReadCaller
-from tistream_api.request.undo_body import UndoAsk
+from tistream_api.request.undo_body import UndoRequest
 from tistream_api.undo.changed_rows import ChangedRows
 from tistream_api.undo.undo_state import undo_at
 
@@ -31,7 +31,7 @@ class Undos:
 
     points: PointReads
 
-    def undo(self, view: TenantView, ask: UndoAsk, asking: ReadCaller) -> dict[str, Any]:
+    def undo(self, view: TenantView, ask: UndoRequest, asking: ReadCaller) -> dict[str, Any]:
         """The answer of UndoTransactions.
 
         Raises:
@@ -57,7 +57,7 @@ class _Undo:
 
     points: PointReads
     view: TenantView
-    ask: UndoAsk
+    ask: UndoRequest
     admitted: Admitted
 
     def answer(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import TaskList
-from tistream_api.admission.memory_budget import Memory
+from tistream_api.admission.memory_budget import MemoryBudget
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.admission.token_bucket import EnforcedLimits
 from tistream_api.metrics import ApiMetrics
@@ -70,7 +70,7 @@ class Readers:
         )
         limits = TenantLimits(clock, lambda _: EnforcedLimits(), 8)
         self._pulls = Pulls(
-            clock, Budget(), threading.Semaphore(1), limits, metrics, DecodeSlots(8, clock), Memory(0, clock)
+            clock, Budget(), threading.Semaphore(1), limits, metrics, DecodeSlots(8, clock), MemoryBudget(0, clock)
         )
         self._scope = Scope(tenant)
         self._start_ts = upstream.snapshot_ts

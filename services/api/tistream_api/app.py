@@ -46,7 +46,7 @@ from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.clients.token_client import TokenClient
 from tistream_api.admission.delayed_rejections import DelayedRejections
 from tistream_api.admission.gate import SCHEME, SECURITY, Access, Gate, every_route, refuse_undeclared
-from tistream_api.admission.memory_budget import Memory
+from tistream_api.admission.memory_budget import MemoryBudget
 from tistream_api.admission.memory_limit import give_back, memory_limit, pull_bytes
 from tistream_api.admission.metering import MeteringMiddleware
 from tistream_api.admission.metrics_gate import MetricsGate
@@ -92,8 +92,8 @@ from tistream_api.status.lag_sampler import LagSampler
 from tistream_api.status.tenant_status import TenantStatus
 from tistream_api.tenant.lists import Lists
 from tistream_api.tenant.readiness import Readiness
-from tistream_api.tenant.times import Times
-from tistream_api.undo.undo_reads import Undos
+from tistream_api.tenant.ts_validator import TsValidator
+from tistream_api.undo.undo_reads import UndoReads
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ def build_app(
         build_router(tenants, pulls, points := _points(settings, objects, cache, pulls), lists, status, meta, gate),
         build_point_router(tenants, points, gate),
         build_raw_router(tenants, pulls, points, gate),
-        build_restore_router(tenants, Definitions(points.times), Undos(points), gate),
+        build_restore_router(tenants, Definitions(points.times), UndoReads(points), gate),
         build_insight_router(tenants, lists, status, sampler),
         build_operator_router(meta),
         build_token_router(tokens, callers, clock, new_secret),
@@ -246,8 +246,8 @@ def _working(clock: Clock) -> DecodeSlots:
     return DecodeSlots(at_once_of(os.cpu_count() or 1, memory_limit()), clock)
 
 
-def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) -> Memory:
-    memory = Memory(pull_bytes(settings.pull_memory_bytes), clock)
+def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) -> MemoryBudget:
+    memory = MemoryBudget(pull_bytes(settings.pull_memory_bytes), clock)
     held = Gauge("tistream_api_pull_memory_bytes", "Memory that pulls have shares of.", registry=registry)
     held.set_function(lambda: memory.held)
     return memory
@@ -264,7 +264,7 @@ def _tidy(pulls: Pulls) -> None:
 def _points(settings: ApiSettings, objects: ObjectStore, cache: GroupCache, pulls: Pulls) -> PointReads:
     """Build the reads at a point in time. They share the limits of pulls."""
     admission = Admission(pulls.clock, pulls.slots, pulls.limits, pulls.metrics, pulls.memory, pulls.dropped)
-    times = Times(pulls.clock, settings.list_wait_ms)
+    times = TsValidator(pulls.clock, settings.list_wait_ms)
     return PointReads(objects, cache, admission, pulls.working, times, FooterCache(), pulls.budget)
 
 

@@ -11,7 +11,7 @@ from tistream.wire.bulk.territories import TerritoryInfo
 from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Chain, Hold, TaskStatus
-from tistream_api.status.lateness import Picture, held_by
+from tistream_api.status.lateness import TenantReports, held_by
 from tistream_api.status.placement_answer import holders
 
 NOW_MS = 1_700_000_000_000
@@ -49,8 +49,8 @@ def store(ms_ago: int = 1_000, **more: object) -> StoreStatus:
     return StoreStatus.model_validate(told)
 
 
-def picture(lag_ms: int, **more: object) -> Picture:
-    fine = Picture(
+def picture(lag_ms: int, **more: object) -> TenantReports:
+    fine = TenantReports(
         now_ms=NOW_MS,
         resolved_ts=ts(lag_ms),
         schema_ts=ts(lag_ms),

@@ -10,18 +10,18 @@ from starlette.requests import ClientDisconnect
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock, SystemClock
 from tistream.errors import TooManyRequests
-from tistream_api.admission.memory_budget import KEPT_BYTES, SHARE_BYTES, Memory, MemoryShare
+from tistream_api.admission.memory_budget import KEPT_BYTES, SHARE_BYTES, MemoryBudget, MemoryShare
 
 
 def nobody_goes() -> None:
     """The client is there."""
 
 
-def room(memory: Memory, who: str) -> MemoryShare:
+def room(memory: MemoryBudget, who: str) -> MemoryShare:
     return MemoryShare(memory, who, nobody_goes)
 
 
-def waiting(memory: Memory, who: str, began: list[str]) -> threading.Thread:
+def waiting(memory: MemoryBudget, who: str, began: list[str]) -> threading.Thread:
     def take() -> None:
         room(memory, who).take()
         began.append(who)
@@ -32,7 +32,7 @@ def waiting(memory: Memory, who: str, began: list[str]) -> threading.Thread:
 
 
 def test_a_flood_of_one_tenant_leaves_half_to_others() -> None:
-    memory = Memory(8 * SHARE_BYTES, SystemClock(), wait_ms=1)
+    memory = MemoryBudget(8 * SHARE_BYTES, SystemClock(), wait_ms=1)
     many = [room(memory, "many") for _ in range(5)]
     for one in many[:4]:
         one.take()
@@ -51,7 +51,7 @@ def test_a_flood_of_one_tenant_leaves_half_to_others() -> None:
 
 
 def test_who_waits_is_next_in_turn_by_tenant() -> None:
-    memory, began = Memory(2 * SHARE_BYTES, ManualClock()), list[str]()
+    memory, began = MemoryBudget(2 * SHARE_BYTES, ManualClock()), list[str]()
     many, other = room(memory, "many"), room(memory, "other")
     many.take()
     other.take()
@@ -69,7 +69,7 @@ def test_who_waits_is_next_in_turn_by_tenant() -> None:
 
 
 def test_a_little_memory_is_enough_for_one() -> None:
-    memory = Memory(0, SystemClock(), wait_ms=1)
+    memory = MemoryBudget(0, SystemClock(), wait_ms=1)
     one = room(memory, "a")
     one.take()
     one.take()
@@ -82,7 +82,7 @@ def test_a_little_memory_is_enough_for_one() -> None:
 
 
 def test_who_has_gone_waits_no_longer_and_holds_nothing() -> None:
-    memory = Memory(0, ManualClock())
+    memory = MemoryBudget(0, ManualClock())
     held = room(memory, "a")
     held.take()
 
@@ -97,7 +97,7 @@ def test_who_has_gone_waits_no_longer_and_holds_nothing() -> None:
 
 
 def test_an_answer_that_was_dropped_while_it_worked_gives_back_what_it_takes_later() -> None:
-    memory = Memory(0, SystemClock())
+    memory = MemoryBudget(0, SystemClock())
     one = room(memory, "a")
     one.close()
     one.take()
@@ -105,7 +105,7 @@ def test_an_answer_that_was_dropped_while_it_worked_gives_back_what_it_takes_lat
 
 
 def test_what_was_given_back_is_told_once() -> None:
-    memory = Memory(2 * KEPT_BYTES, SystemClock())
+    memory = MemoryBudget(2 * KEPT_BYTES, SystemClock())
     rooms = [room(memory, str(number)) for number in range(4)]
     for one in rooms:
         one.take()

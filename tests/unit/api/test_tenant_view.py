@@ -43,7 +43,7 @@ from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import StoreRoute, TaskRoute, TenantRoute
 from tistream.wire.schema import LogPage
 from tistream.wire.sorter import TaskList, TaskStatus
-from tistream_api.admission.memory_budget import SHARE_BYTES, Memory
+from tistream_api.admission.memory_budget import SHARE_BYTES, MemoryBudget
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.admission.token_bucket import EnforcedLimits
 from tistream_api.metrics import ApiMetrics
@@ -98,7 +98,7 @@ class World:
         )
         limits = TenantLimits(CLOCK, lambda _: EnforcedLimits(), 8)
         self.pulls = Pulls(
-            CLOCK, Budget(), threading.Semaphore(1), limits, metrics, DecodeSlots(8, CLOCK), Memory(0, CLOCK)
+            CLOCK, Budget(), threading.Semaphore(1), limits, metrics, DecodeSlots(8, CLOCK), MemoryBudget(0, CLOCK)
         )
 
     def _route(self, epoch: int) -> TenantRoute:
@@ -436,7 +436,7 @@ def test_pulls_that_nobody_reads_hold_no_more_than_their_budget() -> None:
     world = World()
     world.flush(500)
     world.refreshed()
-    memory = Memory(8 * SHARE_BYTES, SystemClock(), wait_ms=1)
+    memory = MemoryBudget(8 * SHARE_BYTES, SystemClock(), wait_ms=1)
     pulls = replace(world.pulls, slots=threading.Semaphore(64), memory=memory)
     pulls.limits.pulls_max = 64
 
@@ -500,7 +500,7 @@ def test_an_unread_answer_that_the_garbage_collector_finds_stops_no_pull() -> No
     """Its memory and its slot need locks, one of which the thread that collects it may hold."""
     with concurrency.installed(CollectingLocks()):
         world = World()
-        pulls = replace(world.pulls, memory=Memory(8 * SHARE_BYTES, SystemClock()), slots=threading.Semaphore(2))
+        pulls = replace(world.pulls, memory=MemoryBudget(8 * SHARE_BYTES, SystemClock()), slots=threading.Semaphore(2))
         pulls.limits.pulls_max = 64
     world.flush(500)
     world.refreshed()

@@ -31,7 +31,7 @@ class _Waiter:
     admitted: Event
 
 
-class Memory:
+class MemoryBudget:
     """The memory budget of all pulls of the process: `bytes_max`, or the size of one share if that is more, because
     otherwise no pull could be answered. Thread-safe."""
 
@@ -131,7 +131,9 @@ class Memory:
 class MemoryShare:
     """The share of one pull in the memory budget. `alive` raises if the client has disconnected."""
 
-    def __init__(self, memory: Memory, who: Hashable, alive: Callable[[], None], amount: int = SHARE_BYTES) -> None:
+    def __init__(
+        self, memory: MemoryBudget, who: Hashable, alive: Callable[[], None], amount: int = SHARE_BYTES
+    ) -> None:
         self._memory, self._who, self._alive, self._amount = memory, who, alive, amount
         self._lock = new_lock()
         self._has = self._over = False

@@ -14,7 +14,7 @@ from tistream.service.observe.metrics import LoopMetrics
 from tistream.service.worker import Loop
 from tistream.wire.clients.token_client import TokenClient
 from tistream.wire.tokens import EVERYTHING, Grant, KnownToken, hash_of, take_apart
-from tistream_api.auth.jwt_callers import JwtCallers, Unknown
+from tistream_api.auth.jwt_callers import InvalidJwt, JwtCallers
 
 FOLLOW_WAIT_MS = 10_000
 HEARD_WAITS, HEARD_WAIT_S = 20, 0.1
@@ -97,7 +97,7 @@ class Callers:
             raise Unauthenticated(INVALID)
         try:
             name, grants, expires_ms = self._jwts.of(text, now_ms)
-        except Unknown as error:
+        except InvalidJwt as error:
             log.info("a JSON Web Token was rejected", extra={"reason": str(error)})
             raise Unauthenticated(INVALID) from error
         return Caller(name, grants, expires_ms)

@@ -27,7 +27,7 @@ _GRANTS = TypeAdapter(list[Grant])
 _NOT_HERE: dict[str, bool] = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}
 
 
-class Unknown(Exception):
+class InvalidJwt(Exception):
     """Raised if the JSON Web Token is not valid. The text says why."""
 
 
@@ -57,17 +57,17 @@ class JwtCallers:
         claims = self._claims(text)
         expires_ms = _stamp_ms(claims, "exp")
         if expires_ms is None or now_ms >= expires_ms + LEEWAY_MS:
-            raise Unknown(
+            raise InvalidJwt(
                 f"claim exp is {claims['exp']}, and this server's clock says {now_ms // 1000}: the token has expired"
             )
         not_before_ms = _stamp_ms(claims, "nbf")
         if not_before_ms is not None and now_ms < not_before_ms - LEEWAY_MS:
-            raise Unknown(
+            raise InvalidJwt(
                 f"claim nbf is {claims['nbf']}, and this server's clock says {now_ms // 1000}: compare the clocks"
             )
         subject = claims.get("sub")
         if not isinstance(subject, str) or not subject:
-            raise Unknown(
+            raise InvalidJwt(
                 "claim sub is missing or empty: the issuer must set it"
             )  # otherwise all such callers would share one name and one rate limit
         return f"subject {subject[:80]}", self._grants(claims), expires_ms + LEEWAY_MS
@@ -76,10 +76,10 @@ class JwtCallers:
         try:
             header = jwt.get_unverified_header(text)
         except jwt.PyJWTError as error:
-            raise Unknown(str(error)) from error
+            raise InvalidJwt(str(error)) from error
         key = self._key(header.get("kid"))
         if header.get("alg") not in ALGORITHMS or header["alg"] != key.algorithm_name:
-            raise Unknown(
+            raise InvalidJwt(
                 f"algorithm {header.get('alg')!r} is not that of the key, {key.algorithm_name}, or not one of "
                 f"{', '.join(ALGORITHMS)}"
             )
@@ -95,9 +95,9 @@ class JwtCallers:
             )
         except jwt.InvalidSignatureError as error:
             self._wanted = True  # an issuer may reuse a key's name
-            raise Unknown(str(error)) from error
+            raise InvalidJwt(str(error)) from error
         except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise Unknown(str(error)) from error
+            raise InvalidJwt(str(error)) from error
         return claims
 
     def _key(self, kid: object) -> jwt.PyJWK:
@@ -110,7 +110,7 @@ class JwtCallers:
         found = keys.get(kid) if isinstance(kid, str) else None
         if found is None:
             self._wanted = True
-            raise Unknown(f"the issuer's key set has no key {str(kid)[:80]!r} (header kid)")
+            raise InvalidJwt(f"the issuer's key set has no key {str(kid)[:80]!r} (header kid)")
         return found
 
     def _grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
@@ -118,7 +118,7 @@ class JwtCallers:
         try:
             grants = _GRANTS.validate_json(claimed) if isinstance(claimed, str) else _GRANTS.validate_python(claimed)
         except ValidationError as error:
-            raise Unknown(
+            raise InvalidJwt(
                 f"claim {self._settings.claim} has {error.error_count()} mistakes: it must be a list of grants"
             ) from error
         return tuple(grants[:GRANTS_MAX])
@@ -149,5 +149,5 @@ def _stamp_ms(claims: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 40:
-        raise Unknown(f"claim {name} is not a time in Unix seconds")
+        raise InvalidJwt(f"claim {name} is not a time in Unix seconds")
     return int(value * 1000)

@@ -36,7 +36,7 @@ from tistream_api.points.transaction import Transaction
 from tistream_api.pull.admitted import Admission, Admitted, Answer, ReadCaller
 from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.request.point_queries import DiffRequest, HistoryRequest, RowsRequest, SnapshotRequest
-from tistream_api.tenant.times import Times
+from tistream_api.tenant.ts_validator import TsValidator
 
 Begin = Callable[[Admitted], Iterator[Piece]]
 """Checks a request, and returns the pieces of its answer."""
@@ -51,7 +51,7 @@ class PointReads:
     cache: GroupCache
     admission: Admission
     working: DecodeSlots
-    times: Times
+    times: TsValidator
     footers: FooterCache
     budget: Budget
 

@@ -9,14 +9,14 @@ from tistream.follow.tenant_view import TenantView
 from tistream.read.cursor import Scope
 from tistream_api.points.named_table import table_at
 from tistream_api.request.point_queries import When
-from tistream_api.tenant.times import Times
+from tistream_api.tenant.ts_validator import TsValidator
 
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
     """Answers requests for the definitions of tables. Thread-safe."""
 
-    times: Times
+    times: TsValidator
 
     def definition(self, view: TenantView, scope: Scope, ts: When) -> dict[str, Any]:
         """The definition of the base table that has the name in `scope` (database and table) at `ts`. Raises

@@ -13,7 +13,7 @@ from tistream.clock import Clock
 from tistream.errors import TooManyRequests
 from tistream.follow.tenant_view import TenantView
 from tistream.trace import Span
-from tistream_api.admission.memory_budget import Memory, MemoryShare
+from tistream_api.admission.memory_budget import MemoryBudget, MemoryShare
 from tistream_api.admission.tenant_limits import Tenant, TenantLimits
 from tistream_api.encode.piece import Piece
 from tistream_api.encode.shown_names import MayRead
@@ -92,7 +92,7 @@ class Admission:
     slots: threading.Semaphore
     limits: TenantLimits
     metrics: ApiMetrics
-    memory: Memory
+    memory: MemoryBudget
     dropped: DroppedAnswers
 
     def begin(self, view: TenantView, call: str, asking: ReadCaller, request: Span) -> Admitted:

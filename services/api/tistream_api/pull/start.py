@@ -19,7 +19,7 @@ from tistream.read.raw_scope import RawScope
 from tistream.read.scan import Budget
 from tistream.read.source_contract import Batch
 from tistream.trace import Span
-from tistream_api.admission.memory_budget import Memory
+from tistream_api.admission.memory_budget import MemoryBudget
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.encode.compression import compressed
 from tistream_api.encode.encoding import Encoder, new_encoder
@@ -54,7 +54,7 @@ class Pulls:
     limits: TenantLimits
     metrics: ApiMetrics
     working: DecodeSlots
-    memory: Memory
+    memory: MemoryBudget
     dropped: DroppedAnswers = field(default_factory=DroppedAnswers)
 
     def answer(

@@ -35,14 +35,14 @@ from tistream_api.request.raw_path import name_of
 from tistream_api.request.restore_body import RESTORE_ID
 from tistream_api.routes import openapi
 from tistream_api.routes.asking import asking_of, watched
-from tistream_api.undo.undo_reads import Undos
+from tistream_api.undo.undo_reads import UndoReads
 
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 RESTORE: list[str | Enum] = ["restore"]
 RESTORES = TENANT + "/restores"
 
 
-def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undos, guard: Gate) -> APIRouter:
+def build_restore_router(tenants: Tenants, definitions: Definitions, undos: UndoReads, guard: Gate) -> APIRouter:
     """Build the router of TableDefinition and UndoTransactions. Its routes must be behind the gate
     (admission/gate.py)."""
     router = APIRouter()

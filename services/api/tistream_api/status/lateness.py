@@ -19,7 +19,7 @@ _STAGES = ("damaged", "push", "schema", "sort", "dispatch", "node")
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class TenantReports:
     """What all services report about a tenant at one moment. `schema_ts`: up to which the schema is known.
     `unreachable`: the services that did not answer, as holds with the reason. `route_problem`: why the tenant has not
     started; `snapshot_object` is the object from which it starts."""
@@ -44,7 +44,7 @@ class Picture:
         return max(0.0, (self.now_ms - physical_ms(self.resolved_ts)) / 1000)
 
 
-def held_by(picture: Picture) -> Hold | None:
+def held_by(picture: TenantReports) -> Hold | None:
     """The most urgent hold (reason why the tenant makes no progress); None if the tenant is on time and nothing blocks
     it.
 
@@ -77,7 +77,7 @@ def _rank(hold: Hold, lasting: bool) -> tuple[int, int]:
     return first, _STAGES.index(hold.stage)
 
 
-def _lasting(picture: Picture) -> list[Hold]:
+def _lasting(picture: TenantReports) -> list[Hold]:
     """Yield the holds that do not end by themselves. They are shown at once."""
     holds = [hold for status in picture.statuses.values() for hold in status.holds if hold.stage == "damaged"]
     for store in picture.stores:
@@ -107,7 +107,7 @@ def _of_territory(one: TerritoryInfo) -> Hold | None:
     return Hold(stage="push", store_id=one.territory, reason=f"territory {one.territory}: {problem}")
 
 
-def _waits(picture: Picture) -> list[Hold]:
+def _waits(picture: TenantReports) -> list[Hold]:
     """Yield the holds that are shown only if they last, because short waits are normal."""
     holds = [_of_route(picture)] if picture.route_problem or not picture.task_ids else []
     for status in picture.statuses.values():
@@ -117,7 +117,7 @@ def _waits(picture: Picture) -> list[Hold]:
     return [*holds, *(hold for hold in picture.holds if hold.object is None)]
 
 
-def _of_route(picture: Picture) -> Hold:
+def _of_route(picture: TenantReports) -> Hold:
     problem = picture.route_problem or "schema_snap has not come, or has not been read yet"
     if "damaged" in problem:
         return Hold(stage="damaged", object=picture.snapshot_object, reason=problem)
@@ -126,7 +126,7 @@ def _of_route(picture: Picture) -> Hold:
     return Hold(stage="node", reason=problem)
 
 
-def _suspect(picture: Picture) -> Hold:
+def _suspect(picture: TenantReports) -> Hold:
     """A hold that names the stage that is behind. It is used if no service has reported a hold."""
     if picture.unreachable:
         return picture.unreachable[0]
@@ -146,7 +146,7 @@ def _suspect(picture: Picture) -> Hold:
     return _slow(picture, progress)
 
 
-def _slow(picture: Picture, progress: int) -> Hold:
+def _slow(picture: TenantReports, progress: int) -> Hold:
     """A hold that names the store that has stopped pushing, or the stage that the store's newest file has reached. Use
     it only if all services have reported."""
     for store in picture.stores:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tistream.wire.api import TenantState, TenantSummary
 from tistream.wire.meta import TenantRoute
-from tistream_api.status.lateness import LATE_SECONDS, Picture, held_by
+from tistream_api.status.lateness import LATE_SECONDS, TenantReports, held_by
 
 
-def summary(route: TenantRoute, picture: Picture) -> TenantSummary:
+def summary(route: TenantRoute, picture: TenantReports) -> TenantSummary:
     """Summarize a tenant for the list of all tenants. `state` of the result: waiting (nothing can be read yet), paused,
     damaged, late, or live."""
     known = route.snapshot_ts is not None and picture.resolved_ts > 0
@@ -26,7 +26,7 @@ def summary(route: TenantRoute, picture: Picture) -> TenantSummary:
     )
 
 
-def _state(picture: Picture, known: bool, damaged: bool) -> TenantState:
+def _state(picture: TenantReports, known: bool, damaged: bool) -> TenantState:
     if not known:
         return "waiting"
     if picture.paused is not None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from tistream.wire.api import StorePlace, TaskPlace, TenantPlacement
 from tistream.wire.meta import TaskRoute, TenantRoute
-from tistream_api.status.lateness import Picture
+from tistream_api.status.lateness import TenantReports
 
 
-def holders(picture: Picture, route: TenantRoute) -> TenantPlacement:
+def holders(picture: TenantReports, route: TenantRoute) -> TenantPlacement:
     """The answer of TenantPlacement: tasks in key order, stores by id."""
     return TenantPlacement(tasks=[_task(picture, task) for task in route.tasks], stores=_stores(picture, route))
 
 
-def _task(picture: Picture, task: TaskRoute) -> TaskPlace:
+def _task(picture: TenantReports, task: TaskRoute) -> TaskPlace:
     status = picture.statuses.get(task.task_id)
     return TaskPlace(
         task_id=str(task.task_id),
@@ -27,7 +27,7 @@ def _task(picture: Picture, task: TaskRoute) -> TaskPlace:
     )
 
 
-def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
+def _task_waits(picture: TenantReports, task: TaskRoute) -> str | None:
     """Why a task waits; None if it does not wait. Of several reasons, the first in the order of the code."""
     status = picture.statuses.get(task.task_id)
     if task.sorter_node is None:
@@ -44,7 +44,7 @@ def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
     return None if task.next_node is None else f"{task.next_node} prepares to take it over"
 
 
-def _stores(picture: Picture, route: TenantRoute) -> list[StorePlace]:
+def _stores(picture: TenantReports, route: TenantRoute) -> list[StorePlace]:
     """The stores that the route names, and further ones that dispatchers report."""
     reported = {store.store_id: store for store in picture.stores}
     named = {store.store_id: store.dispatcher_node for store in route.stores or ()}

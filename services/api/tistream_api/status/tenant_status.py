@@ -26,7 +26,7 @@ from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Coverage, Hold, SliceStatus
 from tistream_api.request.meta_paths import at_meta
 from tistream_api.status import store_statuses
-from tistream_api.status.lateness import LATE_SECONDS, Picture, held_by
+from tistream_api.status.lateness import LATE_SECONDS, TenantReports, held_by
 from tistream_api.status.placement_answer import holders
 from tistream_api.status.source_statuses import SourceReports
 
@@ -88,7 +88,7 @@ class TenantStatus:
                 raise Unavailable(f"task {task.task_id}: {error}") from error
         return Coverage(slices=slices)
 
-    def _picture(self, view: TenantView) -> Picture:
+    def _picture(self, view: TenantView) -> TenantReports:
         unreachable: list[Hold] = []
         holds: list[Hold] = []
         stores = self._stores(view, holds, unreachable)
@@ -108,7 +108,7 @@ class TenantStatus:
             log.info("territories are not known", extra={"tenant": str(tenant), "reason": str(error)})
             return []
 
-    def glance(self, view: TenantView, stores: Sequence[StoreStatus], unreachable: Sequence[Hold]) -> Picture:
+    def glance(self, view: TenantView, stores: Sequence[StoreStatus], unreachable: Sequence[Hold]) -> TenantReports:
         """Return what this process knows already about a tenant, as of the tenant's last refresh; it makes no requests.
         `stores`, and the dispatchers that did not answer (`unreachable`), are those of the last sample of lags."""
         at_ms = self.clock.now_ms() - self.tenants.excused_ms(view)
@@ -121,13 +121,13 @@ class TenantStatus:
         stores: Sequence[StoreStatus],
         holds: Sequence[Hold],
         unreachable: Sequence[Hold],
-    ) -> Picture:
+    ) -> TenantReports:
         missing = [
             Hold(stage="schema" if peer == "schema" else "node", reason=f"{peer}: {why}")
             for peer, why in view.problems.items()
         ]
         barriers = [Hold(stage="schema", object=barrier.key.hex(), reason=str(barrier)) for barrier in view.barriers()]
-        return Picture(
+        return TenantReports(
             now_ms=at_ms,
             resolved_ts=view.resolved_ts(),
             schema_ts=view.schema_resolved_ts(),

@@ -25,7 +25,7 @@ from tistream_api.undo.undo_state import undo_at
 
 
 @dataclass(frozen=True, slots=True)
-class Undos:
+class UndoReads:
     """Answers UndoTransactions for every tenant. Thread-safe. The call only reads, and shares the limits of reads at a
     point in time."""
 

@@ -29,7 +29,7 @@ _TWO_PASSES = 4  # added to `step` in the second of two passes
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class NetPosition:
     """The position up to which the events of a table have been sent: the raw key `key`, and the event of it that `step`
     names. `step` is 0 before the first event, 1 after a delete, 2 after a put; in the second pass over the keys,
     _TWO_PASSES is added."""
@@ -48,13 +48,13 @@ class NetBatch:
     second: bool
     barrier: Barrier | None = None
 
-    def sent(self, index: int) -> Sent:
+    def sent(self, index: int) -> NetPosition:
         """The position after the event at `index`."""
         step = 1 if int(self.events.op[index]) == OP_DELETE else 2
-        return Sent(step + (_TWO_PASSES if self.second else 0), self.raw[index].as_py())
+        return NetPosition(step + (_TWO_PASSES if self.second else 0), self.raw[index].as_py())
 
 
-def net_events(reads: PoolReads, part: TableComparison, sent: Sent) -> Iterator[NetBatch]:
+def net_events(reads: PoolReads, part: TableComparison, sent: NetPosition) -> Iterator[NetBatch]:
     """Yield the events of a table after the position `sent`. A batch with a barrier is the last one."""
     if part.moves:
         whole = _whole(reads, part)
@@ -65,14 +65,14 @@ def net_events(reads: PoolReads, part: TableComparison, sent: Sent) -> Iterator[
             second = op == OP_PUT
             if sent.step > _TWO_PASSES and not second:
                 continue
-            resumed = sent if second == (sent.step > _TWO_PASSES) else Sent()
+            resumed = sent if second == (sent.step > _TWO_PASSES) else NetPosition()
             yield from _streamed(reads, part, resumed, op, second=second)
         return
     yield from _streamed(reads, part, sent, None, second=False)
 
 
 def _streamed(
-    reads: PoolReads, part: TableComparison, sent: Sent, op: int | None, *, second: bool
+    reads: PoolReads, part: TableComparison, sent: NetPosition, op: int | None, *, second: bool
 ) -> Iterator[NetBatch]:
     for rows in changed(reads, part, sent.key):
         sets, barrier = rendered(part, rows, op)
@@ -98,7 +98,7 @@ def _whole(reads: PoolReads, part: TableComparison) -> tuple[list[Rows], Barrier
     return sets, None
 
 
-def _one_set(whole: tuple[list[Rows], Barrier | None], sent: Sent) -> Iterator[NetBatch]:
+def _one_set(whole: tuple[list[Rows], Barrier | None], sent: NetPosition) -> Iterator[NetBatch]:
     sets, barrier = whole
     if sets and barrier is None:
         sets = [paired(sets)]
@@ -122,7 +122,7 @@ def _ordered(sets: Sequence[Rows], *, second: bool) -> NetBatch:
     return NetBatch(events.chosen(order), raw.take(pa.array(order)), second)
 
 
-def _after(batch: NetBatch, sent: Sent) -> NetBatch:
+def _after(batch: NetBatch, sent: NetPosition) -> NetBatch:
     if not sent.step:
         return batch
     op = OP_DELETE if sent.step % _TWO_PASSES == 1 else OP_PUT

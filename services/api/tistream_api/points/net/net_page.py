@@ -2,7 +2,7 @@
 
 An answer has three blocks, in this order: rows of dropped tables, DDL events, rows of present tables. A position in it
 is (block, table id, step, raw key), where the step counts the events of one raw key and the passes over the keys
-(net_events.Sent); see PointPosition.
+(net_events.NetPosition); see PointPosition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tistream_api.encode.piece import Piece
 from tistream_api.points import point_cursor
 from tistream_api.points.list_rows import undecodable
 from tistream_api.points.net.net_changes import TableComparison
-from tistream_api.points.net.net_events import Sent, net_events
+from tistream_api.points.net.net_events import NetPosition, net_events
 from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.pool_reads import PoolReads
 
@@ -101,9 +101,11 @@ class NetPage:
             if one.part is None:
                 yield from self._ddl(int.from_bytes(self.at.key, "big") if resumed else 0)
                 continue
-            for batch in net_events(self.reads, one.part, Sent(step, self.at.key) if resumed else Sent()):
+            for batch in net_events(self.reads, one.part, NetPosition(step, self.at.key) if resumed else NetPosition()):
 
-                def after(index: int, one: NetPart = one, sent: Callable[[int], Sent] = batch.sent) -> PointPosition:
+                def after(
+                    index: int, one: NetPart = one, sent: Callable[[int], NetPosition] = batch.sent
+                ) -> PointPosition:
                     reached = sent(index)
                     return self._position(one, reached.step, reached.key)
 

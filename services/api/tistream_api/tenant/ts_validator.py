@@ -13,7 +13,7 @@ from tistream_api.request.point_queries import When
 
 
 @dataclass(slots=True)
-class Times:
+class TsValidator:
     """Checks that a ts can be read. If the ts is not resolved yet, it waits for that, at most `wait_ms`."""
 
     clock: Clock

@@ -59,7 +59,7 @@ class _Sdk:
     def fail(self, kind: str) -> None:
         self._span.set_status(otel.Status(otel.StatusCode.ERROR, kind))
 
-    def may_have_child(self) -> bool:
+    def count_child(self) -> bool:
         return True
 
     def end(self, ended_ns: int | None = None) -> None:

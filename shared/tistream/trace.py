@@ -66,7 +66,7 @@ class Span(Protocol):
     def fail(self, kind: str) -> None:
         """Mark the operation as failed. `kind` is a class of errors, not an error text."""
 
-    def may_have_child(self) -> bool:
+    def count_child(self) -> bool:
         """Count one more child of this span. Returns False if the span has too many children; the caller then must not
         begin one."""
 
@@ -105,7 +105,7 @@ class _Nothing:
     def fail(self, kind: str) -> None:
         pass
 
-    def may_have_child(self) -> bool:
+    def count_child(self) -> bool:
         return False
 
     def end(self, ended_ns: int | None = None) -> None:
@@ -189,7 +189,7 @@ def child(name: str, *, kind: str = "internal", attributes: Attributes = NONE) -
     """Run a `with` block in a span inside the current span. Nothing is recorded (the span is NOTHING) if there is no
     current span, or if it has too many children."""
     around = here()
-    if around.context is None or not around.may_have_child():
+    if around.context is None or not around.count_child():
         yield NOTHING
         return
     span = begin(name, kind=kind, parent=around.context, attributes=attributes)

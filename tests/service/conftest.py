@@ -65,7 +65,7 @@ def mysql_url(mariadb: MariaDb) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def patient_calls() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for makes in (client.HttpClient.__init__, peers.Peers.new_http):
+        for makes in (client.HttpClient.__init__, peers.PeerClients.new_http):
             patch.setitem(makes.__kwdefaults__, "deadline_s", PATIENCE_S)
         patch.setattr(token_client, "DEADLINE_S", PATIENCE_S)
         patch.setattr(client, "_CONNECT_S", PATIENCE_S)

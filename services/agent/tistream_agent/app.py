@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Request
 
 from tistream.clock import Clock
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry
@@ -55,7 +55,7 @@ def build_app(
     The agent's territories run while the app serves. `ended` is called with a code when the territory that the settings
     name has stopped for good. `end` is called to end the process.
     """
-    peers = Peers(settings, clock)
+    peers = PeerClients(settings, clock)
     registry = new_registry()
     metrics = AgentMetrics(registry)
     counted = measured(objects, registry)

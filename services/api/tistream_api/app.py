@@ -31,7 +31,7 @@ from tistream.read.scan import Budget
 from tistream.secrets.sealing import BadKey, public_key
 from tistream.service.http.app import THREADS, new_app
 from tistream.service.http.guard import METRICS
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes
@@ -124,7 +124,7 @@ def build_app(
     new_secret: Callable[[], tuple[str, str]] = draw_token,
 ) -> FastAPI:
     """Build the ASGI app. Its background loops run while it serves. The app calls `end` to end the process."""
-    peers = Peers(settings, clock)
+    peers = PeerClients(settings, clock)
     new_http = new_http or peers.new_http
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
@@ -291,7 +291,7 @@ def _sealing_key(settings: ApiSettings) -> PublicKey | None:
         raise SettingsError(f"TISTREAM_API__SECRETS_PUBLIC_FILE {path}: {error}") from error
 
 
-def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: RejectionLimit) -> None:
+def _add_gates(app: FastAPI, callers: Callers, peers: PeerClients, refusals: RejectionLimit) -> None:
     """Add the middleware that authorizes requests for /metrics, and the one that delays rejections."""
     # Inside the middleware that sets cause ids, as the other gate is. add_middleware adds outside.
     app.user_middleware.append(Middleware(MetricsGate, callers=callers, guard=peers.guard))

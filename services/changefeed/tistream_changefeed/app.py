@@ -19,7 +19,7 @@ from tistream.read.cursor import Scope
 from tistream.read.group_cache import CacheExpiry, GroupCache
 from tistream.schema.visible import TableVersion
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes
@@ -81,7 +81,7 @@ def build_app(
 ) -> FastAPI:
     """Build the ASGI app. Its background loops run while it serves. The app calls `end` to end the process.
     `new_instance` draws a random name for this start of the process."""
-    peers, registry = Peers(settings, clock), new_registry()
+    peers, registry = PeerClients(settings, clock), new_registry()
     metrics, loop_metrics = ChangefeedMetrics(registry), LoopMetrics(registry)
     keys, counted = keys_of(objects), measured(objects, registry)
     http, secret_keys = (new_http or peers.new_http)(), SecretKeys(settings.secrets_key_file)

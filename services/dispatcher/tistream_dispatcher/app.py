@@ -11,7 +11,7 @@ from fastapi import APIRouter, FastAPI, Query, Request
 from tistream.clock import Clock
 from tistream.model.ids import TenantKey
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes
@@ -59,7 +59,7 @@ def build_app(
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
     """Build the app. Its background loops run while it serves. The app calls `end` to end the process."""
-    peers = Peers(settings, clock)
+    peers = PeerClients(settings, clock)
     registry = new_registry()
     metrics, loop_metrics = DispatcherMetrics(registry), LoopMetrics(registry)
     counted = measured(objects, registry)

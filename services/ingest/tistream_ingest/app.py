@@ -19,7 +19,7 @@ from tistream.pool.base_covers import cover_of
 from tistream.pool.versions.plan import IndexShard
 from tistream.schema.history import History
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes
@@ -137,7 +137,7 @@ def _announcer(meta: MetaClient) -> Callable[[TenantKey, int, int], None]:
 def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outside: ProcessEnvironment) -> FastAPI:
     """Build the ASGI app. Its background loops run while it serves. `outside` has what the process uses besides
     `objects` and `clock`."""
-    peers, registry = Peers(settings, clock), new_registry()
+    peers, registry = PeerClients(settings, clock), new_registry()
     metrics, loop_metrics = IngestMetrics(registry), LoopMetrics(registry)
     counted, keys = measured(objects, registry), keys_of(objects)
     http = (outside.new_http or peers.new_http)()

@@ -11,13 +11,13 @@ from fastapi import FastAPI
 
 from tistream.clock import Clock
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.observe.metrics import LoopMetrics, new_registry
 from tistream.service.observe.store_metrics import measured
 from tistream.service.observe.usage import UsageMeter
 from tistream.service.worker import Loop
-from tistream.storage.backends.tenant_keys import Encrypts
+from tistream.storage.backends.tenant_keys import EncryptingStore
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_existing
 from tistream.wire.clients.client import HttpClient
@@ -85,7 +85,7 @@ def build_app(
     open_log: Callable[[str], ObjectStore] = open_existing,
 ) -> FastAPI:
     """Build the ASGI app. Its background loops run while it serves."""
-    peers = Peers(settings, clock)
+    peers = PeerClients(settings, clock)
     registry = new_registry()
     metrics, loop_metrics = MetaMetrics(registry), LoopMetrics(registry)
 
@@ -135,7 +135,7 @@ def build_app(
             snapshot_retry_max_ms=settings.snapshot_retry_max_ms,
             announcements_max=settings.announcements_max,
             retention=Retention(settings.retention_ms),
-            encrypts=isinstance(objects, Encrypts),
+            encrypts=isinstance(objects, EncryptingStore),
         ),
         stopping=app.state.stopping.is_set,
         new_client=partial(MetaClient, http),

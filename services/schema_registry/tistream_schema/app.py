@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from tistream import concurrency
 from tistream.clock import Clock
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes
@@ -41,7 +41,7 @@ def build_app(
 ) -> FastAPI:
     """Build the app. Its loops run while it serves. `end` is a function that ends the process. Without `http`, the app
     creates its own HTTP client."""
-    peers = Peers(settings, clock)
+    peers = PeerClients(settings, clock)
     http = http or peers.new_http()
     metrics_registry = new_registry()
     loop_metrics = LoopMetrics(metrics_registry)

@@ -17,7 +17,7 @@ from tistream.concurrency import new_event
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry
@@ -137,7 +137,7 @@ class _Running:
         clock: Clock,
         metrics: SorterMetrics,
         outside: ProcessEnvironment,
-        peers: Peers,
+        peers: PeerClients,
     ) -> None:
         self._settings, self._keys, self._clock = settings, keys, clock
         self._http = (outside.new_http or peers.new_http)()
@@ -263,7 +263,7 @@ class _Running:
 
 def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outside: ProcessEnvironment) -> FastAPI:
     """Build the HTTP app of one sorter process."""
-    peers = Peers(settings, clock)
+    peers = PeerClients(settings, clock)
     registry = new_registry()
     counted = measured(objects, registry)
     running = _Running(settings, counted, keys_of(objects), clock, SorterMetrics(registry), outside, peers)

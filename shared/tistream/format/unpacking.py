@@ -32,7 +32,7 @@ _DELTA_BYTE_ARRAY = 7
 _ENCODING_PLACES = ((5, 2), (8, 4))  # field numbers of the encoding in the headers of data pages, versions 1 and 2
 
 
-class Stated(Protocol):
+class StatedSize(Protocol):
     """A row group's numbers in the footer that limit its unpacked size: its rows, and `unpacked` in bytes."""
 
     @property
@@ -167,11 +167,11 @@ def _bytes(column: pa.ChunkedArray) -> int:
     return size
 
 
-def added_bytes(table: pa.Table, groups: Iterable[Stated]) -> int:
+def added_bytes(table: pa.Table, groups: Iterable[StatedSize]) -> int:
     """The bytes by which a decoded table exceeds the size that its row groups state; 0 if it does not."""
     size: int = table.nbytes
     return max(0, size - _expected(groups))
 
 
-def _expected(groups: Iterable[Stated]) -> int:
+def _expected(groups: Iterable[StatedSize]) -> int:
     return sum(group.unpacked + ROW_BYTES * group.rows for group in groups)

@@ -24,7 +24,7 @@ from tistream.read.plan import GroupRef, PlanCut
 from tistream.read.raw_events import render_raw
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Moving, Needed, render
-from tistream.read.source_contract import Alive, Batch, GroupIndex, ScanSource, Worked, always
+from tistream.read.source_contract import Alive, Batch, DerivedResult, GroupIndex, ScanSource, always
 
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
@@ -189,14 +189,14 @@ class Scan:
             self._low = step.high
             self._rows = min(self._rows * CHUNK_GROWTH, self._budget.rows)
 
-    def _step(self, groups: Sequence[GroupRef], end: int, ids: Int64s | None, alive: Alive) -> Worked[_Step]:
+    def _step(self, groups: Sequence[GroupRef], end: int, ids: Int64s | None, alive: Alive) -> DerivedResult[_Step]:
         """Make the batch of the next chunk. The result is shared with all pulls at the same position."""
         near = [ref for ref in groups if ref.info.commit_ts_max > self._low]
         high, near = plan.coarse_cut(near, Window(self._low, end), max(self._budget.index_rows, self._rows))
         high, found = self._look(near, Window(self._low, high), ids, alive)
         chunk = self._read_chunk(high, found, alive)
         if chunk.cut.crowded:
-            return Worked(_Step(chunk.cut.high, None, chunk), None, ())
+            return DerivedResult(_Step(chunk.cut.high, None, chunk), None, ())
         alive()
         rows = pa.concat_tables(chunk.tables) if chunk.tables else SCHEMA.empty_table()
         batch = self._batch(rows, Window(self._low, chunk.cut.high))
@@ -204,8 +204,8 @@ class Scan:
         # Steps with a barrier are not cached, because a barrier may be lifted later. Empty steps are not cached,
         # because they are made quickly.
         if batch.barrier is not None or not len(batch.events):
-            return Worked(step, None, ())
-        return Worked(step, batch.events.held_bytes, [part.group for part in chunk.parts])
+            return DerivedResult(step, None, ())
+        return DerivedResult(step, batch.events.held_bytes, [part.group for part in chunk.parts])
 
     def _look(self, near: list[GroupRef], window: Window, ids: Int64s | None, alive: Alive) -> tuple[int, list[_Found]]:
         """Find the rows that the window and the scope may select, by the ids and ts of the row groups `near`. Returns

@@ -19,7 +19,7 @@ _PART_MAX = 4  # an entry may have at most 1/4 of the capacity, because it would
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class SharedResult:
     """A computed result. `value` is valid for every caller with the same key. `size` is its approximate size in bytes;
     None: it is not shared. `until_ms` is the time, in monotonic ms, until which it may be cached; None: no limit."""
 
@@ -31,7 +31,7 @@ class Made:
 @dataclass(slots=True)
 class _Making:
     done: Event
-    made: Made | None = None
+    made: SharedResult | None = None
     waiting: int = 0  # callers that wait for it, beside the one that computes it
 
 
@@ -42,13 +42,13 @@ class SharedWork:
     def __init__(self, bytes_max: int, over: Callable[[int | None], bool]) -> None:
         self._bytes_max, self._over = bytes_max, over
         self._lock = new_lock()
-        self._held: OrderedDict[Hashable, Made] = OrderedDict()
+        self._held: OrderedDict[Hashable, SharedResult] = OrderedDict()
         self._making: dict[Hashable, _Making] = {}
         self._ending: deque[Hashable] = deque()  # keys of entries with an expiry
         self._bytes = 0
         self.hits = 0
 
-    def get(self, key: Hashable, make: Callable[[Alive], Made], alive: Alive = always) -> Any:
+    def get(self, key: Hashable, make: Callable[[Alive], SharedResult], alive: Alive = always) -> Any:
         """The cached result for `key`. If it is not cached, wait for another thread that is computing it, or compute it
         with `make`. `alive` raises if the caller's own reader has left. `make` is called with a check that raises once
         all readers that wait for the result have left. Raises the errors of `make` and `alive`."""
@@ -79,7 +79,7 @@ class SharedWork:
             mine.done.set()
         return made.value
 
-    def _theirs(self, others: _Making, alive: Alive) -> Made | None:
+    def _theirs(self, others: _Making, alive: Alive) -> SharedResult | None:
         """Wait for the result of another thread. Returns None if that thread failed."""
         try:
             while not others.done.wait(LOOK_MS / 1000):
@@ -98,7 +98,7 @@ class SharedWork:
         made = self._held.pop(key, None)
         self._bytes -= 0 if made is None else made.size or 0
 
-    def _keep(self, key: Hashable, made: Made | None) -> None:
+    def _keep(self, key: Hashable, made: SharedResult | None) -> None:
         if made is None or made.size is None or made.size * _PART_MAX > self._bytes_max or self._over(made.until_ms):
             return
         self._drop(key)

@@ -23,8 +23,8 @@ from tistream.read.group_cache import GroupCache
 from tistream.read.plan import GroupRef
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Interval, Shapes
-from tistream.read.shared_work import Made
-from tistream.read.source_contract import Alive, GroupIndex, T, Worked
+from tistream.read.shared_work import SharedResult
+from tistream.read.source_contract import Alive, DerivedResult, GroupIndex, T
 from tistream.schema.history import History, ListedTable, NamedInterval
 from tistream.schema.imports import Import
 from tistream.schema.visible import TableVersion, fold
@@ -126,18 +126,18 @@ class TenantSource:
     def index(self, group: GroupRef) -> GroupIndex:
         return self._cache.index(group)
 
-    def shared(self, key: Hashable, high: int, make: Callable[[Alive], Worked[T]], alive: Alive) -> T:
+    def shared(self, key: Hashable, high: int, make: Callable[[Alive], DerivedResult[T]], alive: Alive) -> T:
         with self._lock:
             history = self._history()
             if history is not self._worked_of:  # the history was read again, and may differ
                 self._worked_of, self._mine = history, object()
             mine = self._mine
 
-        def made(alive: Alive) -> Made:
+        def made(alive: Alive) -> SharedResult:
             worked = make(alive)
             with self._lock:
                 stands = self._history_now() is history and high <= history.resolved_ts
-            return Made(worked.value, worked.size if stands else None, self._cache.until_ms(worked.of))
+            return SharedResult(worked.value, worked.size if stands else None, self._cache.until_ms(worked.of))
 
         return cast(T, self._cache.work.get((mine, key), made, alive))
 

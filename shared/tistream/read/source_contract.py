@@ -27,7 +27,7 @@ def always() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Worked(Generic[T]):
+class DerivedResult(Generic[T]):
     """A result that a pull computed from the row groups `of`. It is the same for every reader. `size` is its
     approximate size in bytes; None: it is not shared."""
 
@@ -79,7 +79,7 @@ class ScanSource(Protocol):
     def index(self, group: GroupRef) -> GroupIndex:
         """Read the table_id and commit_ts of each row in a row group."""
 
-    def shared(self, key: Hashable, high: int, make: Callable[[Alive], Worked[T]], alive: Alive) -> T:
+    def shared(self, key: Hashable, high: int, make: Callable[[Alive], DerivedResult[T]], alive: Alive) -> T:
         """Call `make`, or return the result of another pull that called it with the same key. The result depends only
         on data up to the ts `high`. `alive` raises if the caller's reader has left. `make` is called with a check that
         raises once all readers that wait for the result have left."""

@@ -18,7 +18,7 @@ from support.not_run import not_run
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.secrets.sealing import opened, private_keys, public_key, seal
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.settings import ServiceSettings, settings_config
 from tistream.wire.auth.service_token import parse_keys
 
@@ -51,7 +51,7 @@ def test_services_take_what_it_makes_and_nobody_else_may_read_it(tmp_path: Path)
         metrics_token_file=folder / "metrics.token",
         tls={name: folder / file for name, file in tls.items()},  # type: ignore[arg-type]
     )
-    peers = Peers(settings, SystemClock())
+    peers = PeerClients(settings, SystemClock())
     assert peers.guard is not None
     assert peers.auth is not None
     assert peers.guard.refusal("/v1/tasks", peers.auth()) is None

@@ -26,7 +26,7 @@ from tistream.concurrency import start_thread
 from tistream.errors import Unavailable
 from tistream.service.http import serve as serving
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.observe.metrics import new_registry
 from tistream.service.settings import ServiceSettings, SettingsError, TlsSettings, settings_config
 
@@ -91,7 +91,7 @@ def served(monkeypatch: pytest.MonkeyPatch, tls: TlsSettings, **settings: object
         listening.listen()
         port = listening.getsockname()[1]
         own = EchoSettings(port=port, listen_fd=os.dup(listening.fileno()), tls=tls, **settings)
-    peers = Peers(own, SystemClock())
+    peers = PeerClients(own, SystemClock())
     app = new_app("echo", ready=lambda: None, registry=new_registry(), peers=peers)
 
     @app.get("/echo")
@@ -117,7 +117,7 @@ def served(monkeypatch: pytest.MonkeyPatch, tls: TlsSettings, **settings: object
 
 def ask(url: str, tls: TlsSettings, **settings: object) -> str:
     """One call as a peer makes it. Raises Unavailable."""
-    http = Peers(EchoSettings(tls=tls, **settings), SystemClock()).new_http(deadline_s=PATIENCE_S)
+    http = PeerClients(EchoSettings(tls=tls, **settings), SystemClock()).new_http(deadline_s=PATIENCE_S)
     try:
         return http.get(f"{url}/echo", Echo, {"said": "hello"}).said
     finally:
@@ -219,7 +219,7 @@ def test_certificates_that_change_are_served_and_trusted_without_a_restart(
     tls = TlsSettings(cert_file=cert, key_file=key, ca_file=trusted, client_ca_file=trusted)
     with served(monkeypatch, tls) as url:
         assert ask(url, tls_of(made.own)) == "hello"
-        client = Peers(EchoSettings(tls=tls), SystemClock())  # was there before
+        client = PeerClients(EchoSettings(tls=tls), SystemClock())  # was there before
         put(made.renewed, made.renewed, made.own)
 
         def answered() -> bool:
@@ -247,7 +247,7 @@ def test_files_that_are_of_no_use_are_told(made: Made, tmp_path: Path) -> None:
         TlsSettings(cert_file=made.own.key_file, key_file=made.own.key_file),
     ):
         with pytest.raises(SettingsError, match="certificates of echo cannot be used"):
-            Peers(EchoSettings(tls=tls), SystemClock())
+            PeerClients(EchoSettings(tls=tls), SystemClock())
 
 
 HEALTHY = Path(__file__).parents[3] / "deploy" / "docker" / "healthy.py"

@@ -32,7 +32,7 @@ from tistream.clock import SystemClock
 from tistream.concurrency import new_executor
 from tistream.errors import Unavailable
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.http.tls import server_context
 from tistream.service.http.traces import begin_traces, end_traces
 from tistream.service.observe import otel
@@ -54,7 +54,7 @@ def collector() -> Iterator[Collector]:
         yield found
 
 
-def new(name: str, *, public: bool = False, peers: Peers | None = None) -> FastAPI:
+def new(name: str, *, public: bool = False, peers: PeerClients | None = None) -> FastAPI:
     return new_app(name, ready=lambda: None, registry=CollectorRegistry(), peers=peers, guarded=not public)
 
 
@@ -67,7 +67,7 @@ def served(app: FastAPI) -> Iterator[Server]:
         server.stop()
 
 
-def far_app(peers: Peers | None = None) -> FastAPI:
+def far_app(peers: PeerClients | None = None) -> FastAPI:
     """A service that is asked by another."""
     app = new("far", peers=peers)
 
@@ -277,7 +277,7 @@ def test_a_context_is_told_as_it_was_parsed() -> None:
 def test_between_services_only_who_bears_the_token_is_in_a_trace(tmp_path: Path, collector: Collector) -> None:
     keys = tmp_path / "service.key"
     keys.write_bytes(base64.b64encode(os.urandom(32)))
-    peers = Peers(ServiceSettings(service_key_file=keys), SystemClock())
+    peers = PeerClients(ServiceSettings(service_key_file=keys), SystemClock())
     with traced(collector.url), served(far_app(peers)) as far:
         path = "/v1/clusters/7/tenants/acme/rows/1"
         for token in ("Bearer guessed", "Bearer " + "a.b.c" * 10, ""):

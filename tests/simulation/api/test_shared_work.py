@@ -23,7 +23,7 @@ from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import Rows
 from tistream.read.group_cache import GroupCache
 from tistream.read.scan import Budget, Scan
-from tistream.read.shared_work import Made, SharedWork
+from tistream.read.shared_work import SharedResult, SharedWork
 from tistream.read.source import TenantSource
 from tistream.read.source_contract import Alive
 from tistream_api.encode.ndjson import NdjsonEncoder
@@ -185,10 +185,10 @@ def test_what_cannot_be_shown_yet_is_looked_at_again(rendered: list[int]) -> Non
 def test_those_who_come_while_it_is_made_wait_for_it() -> None:
     work, made, go = SharedWork(1 << 20, never_over), list[int](), threading.Event()
 
-    def make(_: Alive) -> Made:
+    def make(_: Alive) -> SharedResult:
         made.append(1)
         assert go.wait(PATIENCE_S)
-        return Made("made", 10)
+        return SharedResult("made", 10)
 
     found: list[str] = []
     asking = [threading.Thread(target=lambda: found.append(work.get("key", make)), daemon=True) for _ in range(9)]
@@ -205,11 +205,11 @@ def test_those_who_come_while_it_is_made_wait_for_it() -> None:
 def test_who_waited_for_what_does_not_come_makes_it(fails: bool) -> None:
     work, go, found = SharedWork(1 << 20, never_over), threading.Event(), list[str]()
 
-    def first(_: Alive) -> Made:
+    def first(_: Alive) -> SharedResult:
         assert go.wait(PATIENCE_S)
         if fails:
             raise KeyUnusable("denied")
-        return Made("mine", None)
+        return SharedResult("mine", None)
 
     def asked() -> None:
         try:
@@ -221,7 +221,7 @@ def test_who_waited_for_what_does_not_come_makes_it(fails: bool) -> None:
     threads[0].start()
     eventually(lambda: "key" in work._making, pause_s=0)
     threads += [
-        threading.Thread(target=lambda: found.append(work.get("key", lambda _: Made("other", 10))), daemon=True)
+        threading.Thread(target=lambda: found.append(work.get("key", lambda _: SharedResult("other", 10))), daemon=True)
         for _ in range(3)
     ]
     for one in threads[1:]:
@@ -238,9 +238,9 @@ def test_room_is_bounded_and_what_was_used_last_stays() -> None:
     work, made = SharedWork(800, never_over), list[int]()
 
     def get(key: int, size: int) -> int:
-        def make(_: Alive) -> Made:
+        def make(_: Alive) -> SharedResult:
             made.append(key)
-            return Made(key, size)
+            return SharedResult(key, size)
 
         found: int = work.get(key, make)
         return found
@@ -268,10 +268,10 @@ def test_what_was_made_with_a_key_goes_when_its_rows_go(tenant: object) -> None:
     cache = cache_of(objects, clock)
     made: list[int] = []
 
-    def make(_: Alive) -> Made:
+    def make(_: Alive) -> SharedResult:
         cache.rows(group)
         made.append(clock.monotonic_ms())
-        return Made("made", 10, cache.until_ms([group]))
+        return SharedResult("made", 10, cache.until_ms([group]))
 
     cache.rows(group)
     clock.advance(KEEP_MS - 1)
@@ -291,9 +291,9 @@ def test_what_is_over_is_not_kept_in_memory_though_nobody_asks_for_it_again() ->
     cache, keyed, plain = cache_of(objects, clock), group_of(objects, KEYED), group_of(objects, PLAIN)
     for key, group in (("keyed", keyed), ("plain", plain)):
         cache.rows(group)
-        cache.work.get(key, lambda _, group=group: Made("made", 10, cache.until_ms([group])))
+        cache.work.get(key, lambda _, group=group: SharedResult("made", 10, cache.until_ms([group])))
     clock.advance(KEEP_MS)
-    cache.work.get("another", lambda _: Made("made", 10))
+    cache.work.get("another", lambda _: SharedResult("made", 10))
     assert set(cache.work._held) == {"plain", "another"}
     assert cache.work._bytes == 20
 
@@ -304,14 +304,16 @@ def test_who_waited_too_long_for_what_another_made_makes_it() -> None:
     work = SharedWork(1 << 20, lambda until_ms: until_ms is not None and clock.monotonic_ms() >= until_ms)
     found: list[str] = []
 
-    def slow(_: Alive) -> Made:
+    def slow(_: Alive) -> SharedResult:
         assert go.wait(PATIENCE_S)
-        return Made("old", 10, KEEP_MS)
+        return SharedResult("old", 10, KEEP_MS)
 
     asking = threading.Thread(target=lambda: found.append(work.get("key", slow)), daemon=True)
     asking.start()
     eventually(lambda: "key" in work._making, pause_s=0)
-    other = threading.Thread(target=lambda: found.append(work.get("key", lambda _: Made("new", 10))), daemon=True)
+    other = threading.Thread(
+        target=lambda: found.append(work.get("key", lambda _: SharedResult("new", 10))), daemon=True
+    )
     other.start()
     clock.advance(KEEP_MS)
     go.set()

@@ -25,7 +25,7 @@ from tistream.clock import Clock, SystemClock
 from tistream.concurrency import new_event
 from tistream.service.http import problems
 from tistream.service.http.guard import GuardMiddleware
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.http.traces import RequestSpans, describe_request
 from tistream.service.ids import random_id
 from tistream.service.observe.metrics import HttpMetrics
@@ -53,7 +53,7 @@ def new_app(
     clock: Clock | None = None,
     new_id: Callable[[], str] = random_id,
     body_bytes_max: int = BODY_BYTES_MAX,
-    peers: Peers | None = None,
+    peers: PeerClients | None = None,
     guarded: bool = True,
 ) -> FastAPI:
     """Create a FastAPI app with `/healthz`, `/readyz`, `/metrics` and `/openapi.json`, to which the caller adds its

@@ -13,7 +13,7 @@ from tistream.wire.auth.service_token import Caller
 from tistream.wire.clients.client import DEADLINE_S, HttpClient
 
 
-class Peers:
+class PeerClients:
     """Loads this process's keys and certificates, and creates HTTP clients with them. Create one per process. Raises
     SettingsError if a file is missing or invalid."""
 

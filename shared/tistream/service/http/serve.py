@@ -14,7 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from tistream.service.http.begin import begin, wrong_settings_end_it
-from tistream.service.http.peers import Peers
+from tistream.service.http.peers import PeerClients
 from tistream.service.http.request_deadline import DeadlinedProtocol
 from tistream.service.http.traces import end_traces
 from tistream.service.lifetime import end_after
@@ -41,7 +41,7 @@ def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
 def serve(app: FastAPI, settings: ServiceSettings) -> None:
     """Serve `app` until SIGTERM or SIGINT, then stop. Open requests get shutdown_grace_seconds; the whole stop gets
     shutdown_limit_seconds. Raises SettingsError if these settings do not allow the use of an inherited socket."""
-    peers: Peers | None = app.state.peers
+    peers: PeerClients | None = app.state.peers
     context = None if peers is None else peers.certificates.server
     config = uvicorn.Config(
         app,
@@ -80,7 +80,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: FastAPI, limit_seconds: int) -> None:
         super().__init__(config)
         self._stopping = app.state.stopping
-        self._peers: Peers | None = app.state.peers
+        self._peers: PeerClients | None = app.state.peers
         self._limit_seconds = limit_seconds
 
     async def on_tick(self, counter: int) -> bool:

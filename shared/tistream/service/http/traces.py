@@ -18,14 +18,14 @@ UNTRACED = OPEN | {METRICS}  # requested every few seconds
 END_SECONDS = 1.5  # for sending the last spans when the process ends
 
 
-class Sender(Tracer, Protocol):
+class SpanSender(Tracer, Protocol):
     """A tracer that sends spans to a collector."""
 
     def end(self, limit_s: float) -> None:
         """Send the spans that have not been sent yet. Gives up after `limit_s` seconds."""
 
 
-_sender: Sender | None = None
+_sender: SpanSender | None = None
 
 
 def begin_traces(settings: ServiceSettings) -> None:

@@ -121,7 +121,7 @@ class _Span:
     def fail(self, kind: str) -> None:
         self._span.set_status(Status(StatusCode.ERROR, kind))
 
-    def may_have_child(self) -> bool:
+    def count_child(self) -> bool:
         self._children += 1
         return self._children <= CHILDREN_MAX
 

@@ -1,7 +1,7 @@
 """Counts what a process does for each tenant, by hour, and reports the counts to the meta servers.
 
 A report contains the totals since the process started. So a report that is lost, or arrives twice, changes nothing. If
-a process is killed, its unreported usage is lost. Usage that is derived from manifests (`Durable`) is reported again by
+a process is killed, its unreported usage is lost. Usage that is derived from manifests (`DurableUsage`) is reported again by
 the next process.
 """
 
@@ -33,7 +33,7 @@ Hour = tuple[TenantKey, int]
 T = TypeVar("T")
 
 
-class Durable(Protocol):
+class DurableUsage(Protocol):
     """Usage that a sorter derives from a tenant's manifests, so that it survives a restart."""
 
     def due(self, now_ms: int) -> tuple[Sequence[Intake], Sequence[StoredUsage]]:
@@ -67,7 +67,7 @@ class UsageMeter:
         clock: Clock,
         requests: Callable[[], Mapping[TenantKey, Mapping[str, int]]],
         send: Callable[[UsageReport], object],
-        durable: Durable | None = None,
+        durable: DurableUsage | None = None,
     ) -> None:
         self._node_id, self._instance, self._clock = node_id, instance, clock
         self._requests, self._send, self._durable = requests, send, durable

@@ -53,7 +53,7 @@ class TenantKeys:
 
 
 @runtime_checkable
-class Encrypts(Protocol):
+class EncryptingStore(Protocol):
     """A store that can encrypt each object with a given key."""
 
     keys: TenantKeys
@@ -61,4 +61,4 @@ class Encrypts(Protocol):
 
 def keys_of(objects: object) -> TenantKeys:
     """The TenantKeys that a store uses. For a store without encryption, a new object that the store never reads."""
-    return objects.keys if isinstance(objects, Encrypts) else TenantKeys()
+    return objects.keys if isinstance(objects, EncryptingStore) else TenantKeys()

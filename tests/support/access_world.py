@@ -23,7 +23,7 @@ from support.waiting import eventually
 from tistream.clock import Clock
 from tistream.errors import Unavailable
 from tistream.wire.clients.token_client import TokenClient
-from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of, spell
+from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of, token_text
 from tistream_api.app import build_app as build_api
 from tistream_api.app import draw_token
 from tistream_api.settings import ApiSettings, OidcSettings
@@ -106,7 +106,7 @@ class Guarded:
             expires_ms=expires_ms,
         )
         eventually(lambda: self._stored(kept))
-        return spell(token_id, secret)
+        return token_text(token_id, secret)
 
     def _stored(self, kept: StoreToken) -> bool:
         """The same again is no error: a request whose answer was too late is made again."""

@@ -19,7 +19,7 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.token_client import TokenClient
-from tistream.wire.tokens import EVERYTHING, StoreToken, hash_of, spell
+from tistream.wire.tokens import EVERYTHING, StoreToken, hash_of, token_text
 from tistream_api.app import build_app as build_api
 from tistream_api.app import draw_token
 from tistream_api.settings import ApiSettings, OidcSettings
@@ -52,7 +52,7 @@ class Platform:
         token_id, secret = draw_token()
         kept = StoreToken(token_id=token_id, secret_hash=hash_of(secret), grants=[EVERYTHING], expires_ms=expires_ms)
         self.tokens.store(kept)
-        text = spell(token_id, secret)
+        text = token_text(token_id, secret)
         eventually(lambda: self.ask(text, "GET", "/v1/tokens").status_code == 200)
         return text
 

@@ -55,14 +55,14 @@ class Grant(StrictRequest):
         return self
 
 
-def home(grants: Iterable[Grant]) -> tuple[str, str] | None:
+def tenant_of_grants(grants: Iterable[Grant]) -> tuple[str, str] | None:
     """The cluster and tenant whose rate limits apply to a token's requests: the first ones, in order, among those of
     its grants. None: a grant covers all tenants of a cluster, or there is no grant."""
     tenants = [(grant.cluster, grant.tenant) for grant in grants]
     return None if any(tenant == ANY for _, tenant in tenants) else min(tenants, default=None)
 
 
-def beneath(grants: Iterable[Grant]) -> frozenset[str] | None:
+def limit_groups(grants: Iterable[Grant]) -> frozenset[str] | None:
     """The group in which a token counts: the clusters or tenants of its grants. The number of tokens in each group is
     limited. Tokens for parts of a tenant form a group of their own, which an operator of the whole tenant can revoke.
     None: a grant covers everything, and there is no limit."""
@@ -148,12 +148,12 @@ class KnownTokens(Wire):
     tokens: list[KnownToken]
 
 
-def spell(token_id: str, secret: str) -> str:
+def token_text(token_id: str, secret: str) -> str:
     """Build a token's text from its id and its secret."""
     return f"tst_{token_id}_{secret}"
 
 
-def take_apart(text: str) -> tuple[str, str] | None:
+def parse_token(text: str) -> tuple[str, str] | None:
     """Split a token's text into (token_id, secret); None if it is malformed."""
     found = _TOKEN.fullmatch(text)
     return None if found is None else (found[1], found[2])

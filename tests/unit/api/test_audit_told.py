@@ -18,7 +18,7 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import DEADLINE_S, HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.token_client import TokenClient
-from tistream.wire.tokens import hash_of, spell
+from tistream.wire.tokens import hash_of, token_text
 from tistream_api import app as api_app
 from tistream_api.admission.gate import every_route
 from tistream_api.app import build_app

@@ -16,7 +16,7 @@ from tistream.errors import Unauthenticated, Unavailable
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.token_client import TokenClient
-from tistream.wire.tokens import EVERYTHING, KnownToken, KnownTokens, hash_of, spell
+from tistream.wire.tokens import EVERYTHING, KnownToken, KnownTokens, hash_of, token_text
 from tistream_api.auth.callers import Callers
 from tistream_api.auth.jwt_callers import LEEWAY_MS, REFRESH_LEAST_MS, REFRESH_MS, JwtCallers, keys_of
 from tistream_api.settings import OidcSettings
@@ -75,7 +75,12 @@ def test_the_secret_must_be_the_one_that_was_kept() -> None:
     world.tell(known())
     caller = world.callers.of(f"bearer {spell(ID, SECRET)}")
     assert caller.grants == (EVERYTHING,)
-    for text in (spell(ID, "T" * 43), spell("f" * 16, SECRET), spell(ID, hash_of(SECRET)[:43]), f"{ID}_{SECRET}"):
+    for text in (
+        token_text(ID, "T" * 43),
+        token_text("f" * 16, SECRET),
+        token_text(ID, hash_of(SECRET)[:43]),
+        f"{ID}_{SECRET}",
+    ):
         with pytest.raises(Unauthenticated):
             world.callers.of(f"Bearer {text}")
 

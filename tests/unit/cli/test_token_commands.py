@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tistream.wire.tokens import Grant, take_apart
+from tistream.wire.tokens import Grant, parse_token
 from tistream_cli import bearer
 from tistream_cli.app import app
 from tistream_cli.commands.token import grant_of, spelled
@@ -52,13 +52,13 @@ def test_a_new_token_is_in_a_file_that_only_its_owner_reads(tmp_path: Path) -> N
     answer = CliRunner().invoke(app, ["token", "new", "--out", str(path)])
     assert (answer.exit_code, answer.output) == (0, "")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert take_apart(path.read_text().strip()) is not None
+    assert parse_token(path.read_text().strip()) is not None
     before = path.read_text()
     again = CliRunner().invoke(app, ["token", "new", "--out", str(path)])
     assert isinstance(again.exception, CliError), "nothing is overwritten"
     assert path.read_text() == before
     printed = CliRunner().invoke(app, ["token", "new"]).output
-    assert take_apart(printed.strip()) is not None
+    assert parse_token(printed.strip()) is not None
     assert printed.strip() != before.strip()
 
 

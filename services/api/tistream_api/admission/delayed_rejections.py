@@ -9,7 +9,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tistream.concurrency import Event
-from tistream.wire.tokens import home
+from tistream.wire.tokens import tenant_of_grants
 from tistream_api.admission.reject_throttle import RejectionLimit, network_of
 from tistream_api.auth.callers import Caller
 
@@ -75,7 +75,7 @@ class DelayedRejections:
 def _who(scope: Scope) -> str:
     caller: Caller | None = scope["state"].get("caller")
     if caller is not None:
-        of = home(caller.grants)
+        of = tenant_of_grants(caller.grants)
         return f"caller {caller.name}" if of is None else f"tenant {'/'.join(of)}"
     client = scope.get("client")
     return f"address {'' if client is None else network_of(client[0])}"

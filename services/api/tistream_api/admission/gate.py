@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute
 from tistream.acting import ADDRESS_MAX, Actor, acted_by
 from tistream.errors import Forbidden
 from tistream.wire.meta import Notification
-from tistream.wire.tokens import Action, home
+from tistream.wire.tokens import Action, tenant_of_grants
 from tistream_api.admission.request_queue import RequestQueue, RequestSlot
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.auth.access import Resource, may, may_some
@@ -146,7 +146,7 @@ class Gate:
         """
         operates = self._callers is not None and may(caller.grants, "operate", Resource(resource.cluster))
         if resource.tenant is None or (operates and not access.in_body):
-            return home(caller.grants) or ("", caller.name)
+            return tenant_of_grants(caller.grants) or ("", caller.name)
         return resource.cluster or "", resource.tenant
 
     def _caller(self, request: Request) -> Caller:

@@ -13,7 +13,7 @@ from tistream.errors import Unauthenticated, Unavailable
 from tistream.service.observe.metrics import LoopMetrics
 from tistream.service.worker import Loop
 from tistream.wire.clients.token_client import TokenClient
-from tistream.wire.tokens import EVERYTHING, Grant, KnownToken, hash_of, take_apart
+from tistream.wire.tokens import EVERYTHING, Grant, KnownToken, hash_of, parse_token
 from tistream_api.auth.jwt_callers import InvalidJwt, JwtCallers
 
 FOLLOW_WAIT_MS = 10_000
@@ -90,7 +90,7 @@ class Callers:
         header is missing or invalid, and Unavailable if the tokens or keys have not been read yet."""
         text = _bearer(authorization)
         now_ms = self._clock.now_ms()
-        parts = take_apart(text)
+        parts = parse_token(text)
         if parts is not None:
             return self._of_ours(*parts, now_ms)
         if self._jwts is None:

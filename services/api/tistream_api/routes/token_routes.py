@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from tistream.clock import Clock
 from tistream.errors import AuthOff, Forbidden, UnknownName
 from tistream.wire.clients.token_client import TokenClient
-from tistream.wire.tokens import GRANTS_MAX, MadeToken, NewToken, StoreToken, TokenInfo, TokenList, hash_of, spell
+from tistream.wire.tokens import GRANTS_MAX, MadeToken, NewToken, StoreToken, TokenInfo, TokenList, hash_of, token_text
 from tistream_api.admission.gate import OPERATE_OWN, caller_of
 from tistream_api.auth.access import may_give
 from tistream_api.auth.callers import Callers
@@ -83,7 +83,7 @@ def build_token_router(
         stored = tokens.store(kept)
         callers.await_token(token_id)
         log.info("token made", extra={"token": token_id, "label": wanted.label, "by": caller.name})
-        made = MadeToken(**stored.model_dump(), token=spell(token_id, secret))
+        made = MadeToken(**stored.model_dump(), token=token_text(token_id, secret))
         return Response(made.model_dump_json(), 201, {"Cache-Control": "no-store"}, media_type="application/json")
 
     @router.get(

@@ -10,7 +10,7 @@ from typing import Any
 
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.restores import NewRestore
-from tistream.wire.tokens import TokenInfo, home
+from tistream.wire.tokens import TokenInfo, tenant_of_grants
 from tistream_meta.decide.feed_policy import Feed
 from tistream_meta.decide.model import Node, Source, Task, Tenant
 
@@ -135,7 +135,7 @@ def node(name: str) -> Subject:
 
 def token(one: TokenInfo) -> Subject:
     """The audit subject for a token. It belongs to the tenant that the token's grants are for."""
-    of = home(one.grants)
+    of = tenant_of_grants(one.grants)
     return Subject(f"token {one.token_id}", None if of is None else TenantKey(*of))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, or_, select, update
 
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, UnknownName
-from tistream.wire.tokens import Grant, KnownToken, KnownTokens, StoreToken, TokenInfo, beneath
+from tistream.wire.tokens import Grant, KnownToken, KnownTokens, StoreToken, TokenInfo, limit_groups
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, counter_rows, tables
 
@@ -94,12 +94,12 @@ def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) ->
 def _make_room(connection: Connection, grants: list[Grant], length: int, now_ms: ColumnElement[int]) -> None:
     """Delete the oldest expired and revoked tokens of the tenant above the limits, so that there is room for one more
     token. Raises LimitReached if too many are valid. Tokens for the whole platform have no limit."""
-    of = beneath(grants)
+    of = limit_groups(grants)
     if of is None:
         return
     columns = (_TOKENS.c.token_id, _TOKENS.c.grants, _valid(now_ms).label("valid"))
     newest_first = select(*columns).order_by(_TOKENS.c.created_ms.desc(), _TOKENS.c.token_id)
-    own = [row for row in connection.execute(newest_first) if beneath(_grants(row.grants)) == of]
+    own = [row for row in connection.execute(newest_first) if limit_groups(_grants(row.grants)) == of]
     valid = [row for row in own if row.valid]
     whose = ", ".join(sorted(of)[:_SHOWN])
     if len(valid) >= VALID_MAX:

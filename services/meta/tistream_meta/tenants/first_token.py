@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tistream.wire.tokens import EVERYTHING, StoreToken, hash_of, take_apart
+from tistream.wire.tokens import EVERYTHING, StoreToken, hash_of, parse_token
 
 LABEL = "first token"
 
@@ -16,7 +16,7 @@ def first_token(path: Path | None) -> StoreToken | None:
     platform without a usable token should not start."""
     if path is None:
         return None
-    found = take_apart(path.read_text("utf-8").strip())
+    found = parse_token(path.read_text("utf-8").strip())
     if found is None:  # The text is not quoted: it may be a token that was badly copied.
         raise ValueError(f"{path} has no token: `tistream token new --out {path}` writes one")
     token_id, secret = found

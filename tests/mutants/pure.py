@@ -62,7 +62,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tistream_meta.decide.split_merge": ("test_splits_and_merges.py", "test_withdrawn_merges.py"),
     "tistream_api.auth.access": ("test_access_decisions.py",),
     "tistream_api.status.stage_lags": ("test_stage_lags.py",),
-    "tistream_api.admission.request_queue": ("test_turns.py",),
+    "tistream_api.admission.request_queue": ("test_request_queue.py",),
     "tistream_api.pull.decode_slots": ("test_working.py",),
     "tistream_api.admission.reject_throttle": ("test_refusals.py",),
     "tistream.read.cursor": ("test_api_cursor.py",),

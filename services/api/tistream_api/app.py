@@ -305,8 +305,8 @@ def _add_gates(app: FastAPI, callers: Callers, peers: PeerClients, refusals: Rej
 
 
 def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
-    """Add the routes that are behind the gate. Raises NotDeclared if one of them does not declare its access, or if any
-    other route of the app is not in the list of routes that need no token."""
+    """Add the routes that are behind the gate. Raises UndeclaredAccess if one of them does not declare its access, or
+    if any other route of the app is not in the list of routes that need no token."""
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.router.redirect_slashes = False  # a redirect would be sent before the gate, to any host that the request names
     app.include_router(build_pages())

@@ -95,7 +95,7 @@ def test_the_log_names_the_token_that_asked_and_is_told_to_who_operates_the_plat
     api = TestClient(app, client=("192.0.2.9", 1))
 
     def ask(token_id: str, method: str, path: str, body: object = None) -> httpx.Response:
-        bearer = {"authorization": f"Bearer {spell(token_id, secret)}"}
+        bearer = {"authorization": f"Bearer {token_text(token_id, secret)}"}
         return api.request(method, path, json=body, headers=bearer)
 
     answer = ask(cluster, "POST", "/v1/clusters/7/tenants", {"tenant_id": "acme"})

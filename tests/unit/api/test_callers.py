@@ -65,7 +65,7 @@ def known(secret: str = SECRET, expires_ms: int | None = None) -> KnownToken:
 def test_nobody_is_let_in_before_the_tokens_are_known_and_nobody_is_called_unknown() -> None:
     world = World()
     with pytest.raises(Unavailable):
-        world.callers.of(f"Bearer {spell(ID, SECRET)}")
+        world.callers.of(f"Bearer {token_text(ID, SECRET)}")
     with pytest.raises(Unauthenticated):
         world.callers.of(None)
 
@@ -73,7 +73,7 @@ def test_nobody_is_let_in_before_the_tokens_are_known_and_nobody_is_called_unkno
 def test_the_secret_must_be_the_one_that_was_kept() -> None:
     world = World()
     world.tell(known())
-    caller = world.callers.of(f"bearer {spell(ID, SECRET)}")
+    caller = world.callers.of(f"bearer {token_text(ID, SECRET)}")
     assert caller.grants == (EVERYTHING,)
     for text in (
         token_text(ID, "T" * 43),
@@ -88,15 +88,15 @@ def test_the_secret_must_be_the_one_that_was_kept() -> None:
 def test_a_token_ends_when_it_expires_or_is_told_no_more() -> None:
     world = World()
     world.tell(known(expires_ms=NOW_MS + 100))
-    caller = world.callers.of(f"Bearer {spell(ID, SECRET)}")
+    caller = world.callers.of(f"Bearer {token_text(ID, SECRET)}")
     world.clock.advance(99)
     assert world.callers.still(caller)
     world.clock.advance(1)
     assert not world.callers.still(caller)
     with pytest.raises(Unauthenticated):
-        world.callers.of(f"Bearer {spell(ID, SECRET)}")
+        world.callers.of(f"Bearer {token_text(ID, SECRET)}")
     world.tell(known())
-    caller = world.callers.of(f"Bearer {spell(ID, SECRET)}")
+    caller = world.callers.of(f"Bearer {token_text(ID, SECRET)}")
     assert world.callers.still(caller)
     world.tell()
     assert not world.callers.still(caller)
@@ -233,7 +233,7 @@ def test_who_makes_a_token_is_answered_when_it_is_so_here() -> None:
     follows = threading.Timer(0.2, lambda: world.tell(known()))
     follows.start()
     assert world.callers.await_token(ID)
-    assert world.callers.of(f"Bearer {spell(ID, SECRET)}").token_id == ID
+    assert world.callers.of(f"Bearer {token_text(ID, SECRET)}").token_id == ID
     world.tell()
     assert not world.callers.await_token(ID), "nobody tells of it: the answer does not wait for ever"
 
@@ -241,7 +241,7 @@ def test_who_makes_a_token_is_answered_when_it_is_so_here() -> None:
 def test_a_token_that_was_revoked_here_lets_nobody_in_whatever_is_told_of_it() -> None:
     world = World()
     world.tell(known())
-    header = f"Bearer {spell(ID, SECRET)}"
+    header = f"Bearer {token_text(ID, SECRET)}"
     caller = world.callers.of(header)
     world.callers.forget(ID)
     for _ in range(2):

@@ -101,8 +101,8 @@ class Gate:
     off and every request is authorized for everything, except requests of other sites' pages in a browser on this
     machine. `machine` is this machine's host name."""
 
-    def __init__(self, callers: Callers | None, limits: TenantLimits, turns: RequestQueue, machine: str) -> None:
-        self._callers, self._limits, self._turns, self._machine = callers, limits, turns, machine
+    def __init__(self, callers: Callers | None, limits: TenantLimits, queue: RequestQueue, machine: str) -> None:
+        self._callers, self._limits, self._queue, self._machine = callers, limits, queue, machine
 
     async def check(self, request: Request) -> AsyncIterator[None]:
         """Authenticate and authorize the request, record its caller in its state, apply the rate limit, and wait until
@@ -123,13 +123,13 @@ class Gate:
         (self._limits.notification if access.in_body else self._limits.request)(who)
         # Announcements are many, and a meta server that hangs would hold them all; pulls and lists do not need it. So
         # announcements have a queue of their own.
-        turn = request.state.turn = await self._turns.begin((*who, "push") if access.in_body else who)
+        slot = request.state.slot = await self._queue.begin((*who, "push") if access.in_body else who)
         actor = Actor(caller.name, None if request.client is None else request.client.host[:ADDRESS_MAX])
         try:
             with acted_by(actor):
                 yield
         finally:
-            turn.end()
+            slot.end()
 
     def still(self, caller: Caller) -> Callable[[], bool]:
         """Make a function that returns whether the caller's token is still valid."""
@@ -187,8 +187,9 @@ def slot_of(request: Request) -> RequestSlot:
 
 
 def refuse_undeclared(routes: Iterable[BaseRoute], guarded: Iterable[BaseRoute]) -> None:
-    """Check that every route declares who may use it. Raises UndeclaredAccess if one of `guarded`, the routes behind the
-    gate, does not declare its access, or if any other route is missing in OPEN, the list of routes that need no token.
+    """Check that every route declares who may use it. Raises UndeclaredAccess if one of `guarded`, the routes behind
+    the gate, does not declare its access, or if any other route is missing in OPEN, the list of routes that need no
+    token.
     """
     behind = {id(route) for route in every_route(guarded)}
     for route in every_route(routes):

@@ -30,8 +30,8 @@ class RequestSlot:
     """The permission of one request to use a shared thread. It lasts until the request has been answered or needs no
     shared thread any more."""
 
-    def __init__(self, turns: RequestQueue, who: Hashable, loop: asyncio.AbstractEventLoop) -> None:
-        self._turns, self._who, self._loop = turns, who, loop
+    def __init__(self, queue: RequestQueue, who: Hashable, loop: asyncio.AbstractEventLoop) -> None:
+        self._queue, self._who, self._loop = queue, who, loop
         self._ended = False
 
     def end(self) -> None:
@@ -40,9 +40,9 @@ class RequestSlot:
             return
         self._ended = True
         if asyncio._get_running_loop() is self._loop:
-            self._turns.ended(self._who)
+            self._queue.ended(self._who)
         else:
-            self._loop.call_soon_threadsafe(self._turns.ended, self._who)
+            self._loop.call_soon_threadsafe(self._queue.ended, self._who)
 
 
 class RequestQueue:
@@ -75,7 +75,7 @@ class RequestQueue:
             await mine
         except BaseException:
             if mine.done() and not mine.cancelled():
-                self.ended(who)  # the turn was given, but its request was cancelled
+                self.ended(who)  # the slot was given, but its request was cancelled
             mine.cancel()
             raise
         return RequestSlot(self, who, loop)

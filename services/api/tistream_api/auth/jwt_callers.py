@@ -52,7 +52,7 @@ class JwtCallers:
         self._keys = keys_of(self._read_keys())
 
     def of(self, text: str, now_ms: int) -> tuple[str, tuple[Grant, ...], int]:
-        """Verify a token. Returns (name, grants, expiry in Unix ms) of its bearer. Raises Unknown, and Unavailable
+        """Verify a token. Returns (name, grants, expiry in Unix ms) of its bearer. Raises InvalidJwt, and Unavailable
         before keys were read. `now_ms`: Unix ms."""
         claims = self._claims(text)
         expires_ms = _stamp_ms(claims, "exp")

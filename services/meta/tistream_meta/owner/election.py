@@ -82,8 +82,8 @@ class Ownership:
         return table
 
     def hold(self, heard_from: Callable[[], Iterable[str]]) -> bool:
-        """Become the owner, or renew the lease. Returns whether this call has elected this process. `heard_from` returns
-        the nodes with a heartbeat since its last call; it is called with the lock held."""
+        """Become the owner, or renew the lease. Returns whether this call has elected this process. `heard_from`
+        returns the nodes with a heartbeat since its last call; it is called with the lock held."""
         if self._since_ms is None:
             return self._take()
         if self._restored:

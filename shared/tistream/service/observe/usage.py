@@ -1,8 +1,8 @@
 """Counts what a process does for each tenant, by hour, and reports the counts to the meta servers.
 
 A report contains the totals since the process started. So a report that is lost, or arrives twice, changes nothing. If
-a process is killed, its unreported usage is lost. Usage that is derived from manifests (`DurableUsage`) is reported again by
-the next process.
+a process is killed, its unreported usage is lost. Usage that is derived from manifests (`DurableUsage`) is reported
+again by the next process.
 """
 
 from __future__ import annotations

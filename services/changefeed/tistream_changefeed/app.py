@@ -34,11 +34,12 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
-from tistream_changefeed.hold.checks import Checks
+from tistream_changefeed.hold.checks import FeedChecks
 from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.hold.holder_threads import HolderThreads
 from tistream_changefeed.hold.quota import TenantQuotas
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.metrics import ChangefeedMetrics
@@ -58,7 +59,7 @@ def check_changefeed(request: Request, body: CheckChangefeed) -> ChangefeedPlan:
     """Check a feed's configuration, and return the tables and topics that it would have. With `look` in the request,
     its sink is contacted; nothing is created there. A feed that cannot run is refused, and the error names the
     remedy."""
-    checks: Checks = request.app.state.checks
+    checks: FeedChecks = request.app.state.checks
     return checks.plan(body)
 
 
@@ -166,10 +167,10 @@ def build_app(
         return view.source.tables_at(view.resolved_ts(), Scope(tenant))
 
     app.state.checks, app.state.verifications = (
-        Checks(allowed, secret_keys, tables),
+        FeedChecks(allowed, secret_keys, tables),
         Verifications(settings.hosts, secret_keys, view_of, clock, settings.budget),
     )
-    driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics, Crew(clock), quotas)
+    driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics, HolderThreads(clock), quotas)
     registry.register(ShardCollector(driver.reports, clock, cache))
     app.include_router(router)
     return app

@@ -25,7 +25,7 @@ from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
 from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
 from tistream_changefeed.filters.needed_columns import NeededColumns
-from tistream_changefeed.hold.sink import Encoded, Letter, PartitionsOf, TablesAt
+from tistream_changefeed.hold.sink import DeadLetter, Encoded, PartitionsOf, TablesAt
 from tistream_changefeed.protocols.limits import Limit, MessageTooLarge, check_sizes
 from tistream_changefeed.protocols.messages import Encoder, Message, Messages
 from tistream_changefeed.protocols.open_protocol.frames import framed
@@ -112,7 +112,7 @@ class FeedPipeline:
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded[Outgoing]:
         """Encode row events in the order in which they are sent. Raises TableFailed."""
         window = split(self._filtered(raw_changes(events)), self.splitting)  # filters see updates, not their halves
-        letters: list[Letter] = []
+        letters: list[DeadLetter] = []
         parts: list[_Part] = []
         for batch in window.rows:
             part, left_out = self._sent(batch, partitions)
@@ -136,10 +136,10 @@ class FeedPipeline:
                 rows += self.filter.window(EventWindow((batch,), ())).rows
         return EventWindow(tuple(rows), ())
 
-    def _sent(self, batch: RowBatch, partitions: PartitionsOf) -> tuple[_Part | None, list[Letter]]:
+    def _sent(self, batch: RowBatch, partitions: PartitionsOf) -> tuple[_Part | None, list[DeadLetter]]:
         """Encode a batch. Returns its messages, and the dead letters of the events that are left out: those that a
         person has named and, if the configuration says so, those that are too large."""
-        letters: list[Letter] = []
+        letters: list[DeadLetter] = []
         skips = self.skips
         with naming(batch):
             batch = self._own(batch, partitions)
@@ -158,7 +158,7 @@ class FeedPipeline:
                     raise
                 skips = self.skips.of(large)
 
-    def _apart(self, batch: RowBatch, skips: Skips, partitions: PartitionsOf) -> tuple[RowBatch, list[Letter]]:
+    def _apart(self, batch: RowBatch, skips: Skips, partitions: PartitionsOf) -> tuple[RowBatch, list[DeadLetter]]:
         """Divide a batch. Returns the events that are sent, and the dead letters of the others."""
         left_out = skips.rows(batch)
         if not left_out:
@@ -167,7 +167,7 @@ class FeedPipeline:
         selector = selector_of(self.selectors, batch.version)
         shown = batch if selector is None else selected(batch, selector.sent(batch.version.table))
         letters = [
-            Letter(skip.commit_ts, of_row(shown, at, skip, skips.topic, skips.bytes_max)) for at, skip in left_out
+            DeadLetter(skip.commit_ts, of_row(shown, at, skip, skips.topic, skips.bytes_max)) for at, skip in left_out
         ]
         return taken(batch, np.flatnonzero(without(batch, left_out))), letters
 

@@ -159,7 +159,7 @@ def feed_new_topic_unnoticed(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_changefeed:Fresh.concerns",
+    "tistream_changefeed:NewRows.concerns",
     invariants=(51,),
     catchers=("test_rows_of_other_tables_do_not_wake_a_shard_that_rests",),
 )

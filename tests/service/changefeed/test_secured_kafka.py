@@ -17,7 +17,7 @@ from tistream.secrets.sealing import public_key, seal
 from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.feed_settings import parsed
-from tistream_changefeed.hold.checks import Checks
+from tistream_changefeed.hold.checks import FeedChecks
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
@@ -87,7 +87,7 @@ def test_an_authority_that_did_not_sign_is_a_reason(secured: Secured, tmp_path: 
 
 
 def test_a_feed_with_a_wrong_password_or_authority_is_refused_at_its_creation(secured: Secured, tmp_path: Path) -> None:
-    checks = Checks(Allowed(["127.0.0.1"]), secured.keys, lambda _: [])
+    checks = FeedChecks(Allowed(["127.0.0.1"]), secured.keys, lambda _: [])
     stranger = Authority(tmp_path, "stranger").file.read_text()
     for secrets in ({"pw": "hunter3", "ca": secured.kafka.authority}, {"pw": PASSWORD, "ca": stranger}):
         with pytest.raises(InvalidRequest, match=r"sasl-mechanism|check the secrets of ca") as refused:
@@ -99,7 +99,7 @@ def test_a_feed_with_a_wrong_password_or_authority_is_refused_at_its_creation(se
 
 def test_a_port_of_tls_is_told_to_who_asks_in_clear(secured: Secured) -> None:
     uri = f"kafka://127.0.0.1:{secured.kafka.port}/secured?partition-num=1"
-    checks = Checks(Allowed(["127.0.0.1"]), secured.keys, lambda _: [])
+    checks = FeedChecks(Allowed(["127.0.0.1"]), secured.keys, lambda _: [])
     check = CheckChangefeed(
         cluster_id="7", tenant_id="acme", wanted=CreateChangefeed(changefeed_id="all", sink_uri=uri)
     )

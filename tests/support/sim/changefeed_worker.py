@@ -29,9 +29,9 @@ from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.dispatch.ownership import Ownership
 from tistream_changefeed.feed_settings import parsed
-from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.hold.holder_threads import HolderThreads
 from tistream_changefeed.hold.quota import TenantQuotas
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
@@ -132,7 +132,7 @@ class Workers:
                 metrics,
             )
 
-        crew = Crew(clock)
+        crew = HolderThreads(clock)
         driver = Driver(
             meta, member.name, instance, new_holder, metrics, crew, TenantQuotas(lambda _: NO_LIMITS, clock)
         )

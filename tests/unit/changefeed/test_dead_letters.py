@@ -20,7 +20,7 @@ from tistream_changefeed.core.segments import Segment, segments
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import Skips
 from tistream_changefeed.feed_settings import parsed
-from tistream_changefeed.hold.sink import Letter, Pipeline
+from tistream_changefeed.hold.sink import DeadLetter, Pipeline
 from tistream_changefeed.table_errors.table_failed import TableFailed
 
 URI = "kafka://h:1/t?protocol=open-protocol&max-batch-size=1"
@@ -45,10 +45,10 @@ def partitions(_: str) -> int:
     return 3
 
 
-def sent(pipeline: Pipeline) -> tuple[list[tuple[int, bytes | None, bytes | None]], list[Letter]]:
+def sent(pipeline: Pipeline) -> tuple[list[tuple[int, bytes | None, bytes | None]], list[DeadLetter]]:
     """Messages of all rows, with their commit_ts, and the letters."""
     rows: list[tuple[int, bytes | None, bytes | None]] = []
-    letters: list[Letter] = []
+    letters: list[DeadLetter] = []
     for segment in history():
         encoded = pipeline.rows(segment.rows, partitions)
         each = zip(encoded.messages.commit_ts.tolist(), encoded.messages.each(), strict=True)
@@ -126,7 +126,7 @@ def dead_letters(matcher: str) -> dict[str, Any]:
     return {"tistream": {"tables": [{"matcher": [matcher], "on-row-error": "dead-letter"}]}}
 
 
-def without_reason(letter: Letter) -> dict[str, Any]:
+def without_reason(letter: DeadLetter) -> dict[str, Any]:
     """The letter's message, but for the reason."""
     value: dict[str, Any] = json.loads(letter.sent.value or b"")
     return value | {"reason": None}

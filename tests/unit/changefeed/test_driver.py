@@ -14,9 +14,9 @@ from tistream.wire.bulk.changefeeds import FeedAssignments, FeedShard, FeedWork
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.limits import Limits
-from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.hold.holder_threads import HolderThreads
 from tistream_changefeed.hold.quota import BUSY_MS, TenantQuotas
 from tistream_changefeed.metrics import ChangefeedMetrics
 
@@ -41,7 +41,7 @@ class World:
             "i",
             self._new_holder,
             metrics,
-            Crew(ManualClock(0)),
+            HolderThreads(ManualClock(0)),
             self.quotas,
         )
 

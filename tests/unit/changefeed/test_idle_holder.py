@@ -18,8 +18,8 @@ from tistream.read.source import TenantSource
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.feed_settings import parsed
-from tistream_changefeed.hold.fresh import Fresh
-from tistream_changefeed.hold.holder import IDLE_MS, Holder, Rest
+from tistream_changefeed.hold.holder import IDLE_MS, Holder, IdleUntil
+from tistream_changefeed.hold.new_rows import NewRows
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
@@ -78,7 +78,7 @@ class Idle:
             metrics,
         )
 
-    def rest(self) -> Rest:
+    def rest(self) -> IdleUntil:
         """What it rests for, after nothing has come for a while."""
         assert self.holder.step() is None
         self.clock.advance(IDLE_MS + 1)
@@ -86,9 +86,9 @@ class Idle:
         assert rest is not None
         return rest
 
-    def is_due(self, rest: Rest, low: int, high: int) -> bool:
+    def is_due(self, rest: IdleUntil, low: int, high: int) -> bool:
         """Whether it goes on because its pool now reads up to `high`, and was looked at up to `low`."""
-        fresh = Fresh(self.world.source, Window(low, high))
+        fresh = NewRows(self.world.source, Window(low, high))
         return self.holder.is_due(rest, self.clock.monotonic_ms(), fresh)
 
 

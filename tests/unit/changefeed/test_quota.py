@@ -16,7 +16,7 @@ from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
-from tistream_changefeed.hold.quota import Slowed, TenantQuotas
+from tistream_changefeed.hold.quota import QuotaPause, TenantQuotas
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
@@ -53,13 +53,13 @@ def test_a_feed_that_its_quota_holds_says_so_until_it_goes_on_freely() -> None:
     waited: list[int] = []
     shown: list[str] = []
 
-    def charge(rows: int, size: int) -> Slowed | None:
+    def charge(rows: int, size: int) -> QuotaPause | None:
         shown.extend(one.stage for one in holder.report().held_by)
         slowed = quotas.charge(world.tenant, rows, size)
         if slowed is not None:
             waited.append(slowed.wait_ms)
             clock.advance(slowed.wait_ms)
-            return Slowed(0, slowed.held_by)  # the clock has passed the pause
+            return QuotaPause(0, slowed.held_by)  # the clock has passed the pause
         return None
 
     metrics = ChangefeedMetrics(CollectorRegistry())

@@ -10,8 +10,8 @@ from typing import get_args
 from tistream.errors import TiStreamError
 from tistream.wire.bulk.changefeeds import FeedReport, FeedWork, HeldBy, Phase, WorkerBeat
 from tistream.wire.clients.meta_client import MetaClient
-from tistream_changefeed.hold.crew import Crew
 from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.hold.holder_threads import HolderThreads
 from tistream_changefeed.hold.quota import TenantQuotas
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.shard_metrics import ReportAndTally, ShardTally
@@ -31,7 +31,7 @@ class Driver:
     instance: str
     new_holder: Callable[[FeedWork], Holder]
     metrics: ChangefeedMetrics
-    crew: Crew
+    crew: HolderThreads
     quotas: TenantQuotas
     _holders: dict[Key, Holder] = field(default_factory=dict)
     _refused: dict[Key, FeedReport] = field(default_factory=dict)

@@ -24,10 +24,10 @@ from tistream_changefeed.core.lanes import Ahead
 from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.segments import segments
 from tistream_changefeed.core.shard import Shard, Transaction
-from tistream_changefeed.hold.fresh import Fresh
+from tistream_changefeed.hold.new_rows import NewRows
 from tistream_changefeed.hold.pool import Pool
-from tistream_changefeed.hold.quota import Slowed, unlimited
-from tistream_changefeed.hold.sending import Sending, Stopped
+from tistream_changefeed.hold.quota import QuotaPause, unlimited
+from tistream_changefeed.hold.sending import HolderStopped, Sending
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.shard_metrics import ShardTally
@@ -41,7 +41,7 @@ FOREVER_MS = 1 << 62
 ENDED = ("failed", "finished", "fenced")
 
 
-class Rest(NamedTuple):
+class IdleUntil(NamedTuple):
     """Says until when an idle shard needs no thread. `until_ms`: monotonic. `at_ts`: the ts up to which it has read; it
     continues before `until_ms` if the tenant has new rows or DDLs above `at_ts` that concern it. None: only the time
     counts."""
@@ -66,8 +66,8 @@ class Holder:
     metrics: ChangefeedMetrics
     secrets: tuple[str, ...] = field(default=(), repr=False)  # values that no error may show
     tally: ShardTally = field(default_factory=ShardTally)
-    charge: Callable[[int, int], Slowed | None] = unlimited
-    _slowed: Slowed | None = None
+    charge: Callable[[int, int], QuotaPause | None] = unlimited
+    _slowed: QuotaPause | None = None
     _sink: Sink | None = None
     _sending: Sending | None = None
     _resolved_ts: int = 0
@@ -77,8 +77,8 @@ class Holder:
     def __post_init__(self) -> None:
         self._scope = ChosenScope(self.shard.order.tenant, choice=self.pipeline.tables)
 
-    def run(self) -> Rest | None:
-        """Work until the shard is idle. Returns a Rest, which says for how long. Returns None if the holder was asked
+    def run(self) -> IdleUntil | None:
+        """Work until the shard is idle. Returns a IdleUntil, which says for how long. Returns None if the holder was asked
         to end; then it has closed its sink."""
         while not self._stopping.is_set():
             rest = self.step()
@@ -87,7 +87,7 @@ class Holder:
         self._leave()
         return None
 
-    def is_due(self, rest: Rest, now_ms: int, fresh: Fresh | None) -> bool:
+    def is_due(self, rest: IdleUntil, now_ms: int, fresh: NewRows | None) -> bool:
         """Whether this idle shard has something to do. `rest` is what `run` returned. `now_ms`: monotonic. `fresh`: the
         new rows of its tenant; None if they could not be read."""
         if rest.at_ts is None or fresh is None:
@@ -136,15 +136,15 @@ class Holder:
             stopped=[] if acked is None else [one.info for one in acked.stopped],
         )
 
-    def step(self) -> Rest | None:
+    def step(self) -> IdleUntil | None:
         """Open the sink if it is closed, and send what can be read now. A failure is recorded in the shard. Returns a
-        Rest if the shard is idle then, or None if the next step follows at once."""
+        IdleUntil if the shard is idle then, or None if the next step follows at once."""
         now_ms = self.clock.monotonic_ms()
         if self.shard.phase in ENDED:
             self._leave()
-            return Rest(FOREVER_MS)
+            return IdleUntil(FOREVER_MS)
         if self.shard.phase == "retrying" and now_ms < self.shard.retry_at_ms:
-            return Rest(self.shard.retry_at_ms)
+            return IdleUntil(self.shard.retry_at_ms)
         tenant = str(self.shard.order.tenant)
         try:
             self._open()
@@ -157,7 +157,7 @@ class Holder:
             self._failed(failed("pool", tenant, str(error)))
         except (RetryableError, UnknownName) as error:  # routes may not name a new tenant yet
             self._failed(retry("pool", tenant, str(error)))
-        except Stopped:
+        except HolderStopped:
             return None
         except Exception as error:
             log.exception("a feed's step failed", extra={"shard": self.shard.order.name})
@@ -207,7 +207,7 @@ class Holder:
         log.info("shard opened", extra={"shard": self.shard.order.name, "checkpoint_ts": self.shard.at.low_ts,
                                         "epoch": self.shard.order.fence.epoch, "new": found is None})  # fmt: skip
 
-    def _advance(self) -> Rest | None:
+    def _advance(self) -> IdleUntil | None:
         """Send what can be read now. Then return until when the shard is idle; or wait a moment for new rows, and
         return None, if rows were sent lately."""
         view, shard, sending = self.view(), self.shard, self._sending
@@ -227,7 +227,7 @@ class Holder:
         now_ms = self.clock.monotonic_ms()
         self._resolve(now_ms)
         if now_ms - sending.sent_ms > IDLE_MS:
-            return Rest(now_ms + max(PAUSE_MS, shard.due_in_ms(now_ms)), max(high, shard.at.low_ts))
+            return IdleUntil(now_ms + max(PAUSE_MS, shard.due_in_ms(now_ms)), max(high, shard.at.low_ts))
         view.wait_above(max(high, shard.at.low_ts), max(1, min(WAIT_MS, shard.due_in_ms(now_ms))))
         return None
 

@@ -17,7 +17,7 @@ BUSY_MS = 2_000  # a worker that has sent nothing for so long needs no share
 
 
 @dataclass(frozen=True, slots=True)
-class Slowed:
+class QuotaPause:
     """A pause before the next transaction, because a quota is used up. `held_by` explains it to users in the feed's
     status."""
 
@@ -51,7 +51,7 @@ class TenantQuotas:
     _spent: dict[tuple[TenantKey, str], _Spent] = field(default_factory=dict)
     _lock: Lock = field(default_factory=new_lock)
 
-    def charge(self, tenant: TenantKey, rows: int, size: int) -> Slowed | None:
+    def charge(self, tenant: TenantKey, rows: int, size: int) -> QuotaPause | None:
         """Count what a transaction has sent: row events and bytes. Returns a pause, or None if the tenant may continue
         at once."""
         limits, found = self.limits(tenant), []
@@ -75,7 +75,7 @@ class TenantQuotas:
         divided = "" if sharers == 1 else f", of which each of {sharers} workers has its share"
         used_up = f"the changefeeds of the tenant have used up the quota {name} = {rate}{divided}"
         remedy = "an operator may raise it (`tistream tenant quotas`)"
-        return Slowed(wait_ms, HeldBy(stage="quota", object=str(tenant), reason=f"{used_up}: {remedy}"))
+        return QuotaPause(wait_ms, HeldBy(stage="quota", object=str(tenant), reason=f"{used_up}: {remedy}"))
 
     def busy(self) -> list[str]:
         """The tenants with a rate quota for which this worker has sent something lately."""
@@ -85,6 +85,6 @@ class TenantQuotas:
             return sorted(map(str, self._sent_ms))
 
 
-def unlimited(rows: int, size: int) -> Slowed | None:  # noqa: ARG001
+def unlimited(rows: int, size: int) -> QuotaPause | None:  # noqa: ARG001
     """Return None: a feed without a quota never pauses. Takes the place of TenantQuotas.charge."""
     return None

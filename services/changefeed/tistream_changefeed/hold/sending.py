@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 BARRIER_LOOK_S = 0.05  # between two looks at the progress of the other shards
 
 
-class Stopped(Exception):
+class HolderStopped(Exception):
     """Raised if the holder was asked to stop while it waited for other shards."""
 
 
@@ -101,7 +101,7 @@ class Sending:
         while late := self.sink.behind(until):
             self.late = late
             if self.pause(BARRIER_LOOK_S):
-                raise Stopped
+                raise HolderStopped
         self.late = ()
         self.tally.barrier_seconds += (self.clock.monotonic_ms() - begun_ms) / 1000
 

@@ -59,7 +59,7 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """A dead letter: the message that replaces an event which the feed leaves out. `commit_ts` is that of the event."""
 
     commit_ts: int
@@ -79,7 +79,7 @@ class Encoded(Generic[P]):
     messages: P
     framed: Callable[[P], P]
     claims: tuple[Claim, ...] = ()
-    letters: tuple[Letter, ...] = ()
+    letters: tuple[DeadLetter, ...] = ()
 
 
 class Pipeline(Protocol):

@@ -10,17 +10,17 @@ from tistream.concurrency import Lock, new_lock, start_thread
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.model.ts import Window
-from tistream_changefeed.hold.fresh import Fresh
-from tistream_changefeed.hold.holder import Holder, Rest
+from tistream_changefeed.hold.holder import Holder, IdleUntil
+from tistream_changefeed.hold.new_rows import NewRows
 
 
 @dataclass(slots=True)
-class Crew:
+class HolderThreads:
     """Starts threads for holders, each of which runs a shard, and remembers the idle ones. A background loop calls
-    `look`; any thread may call the other methods."""
+    `start_due`; any thread may call the other methods."""
 
     clock: Clock
-    _resting: dict[Holder, Rest] = field(default_factory=dict)
+    _resting: dict[Holder, IdleUntil] = field(default_factory=dict)
     _seen: dict[TenantKey, int] = field(default_factory=dict)  # up to where the pools were looked at
     _lock: Lock = field(default_factory=new_lock)
 
@@ -33,11 +33,11 @@ class Crew:
         holder.stop()
         self._wake(holder)
 
-    def look(self) -> None:
+    def start_due(self) -> None:
         """Start a thread for each idle holder that has something to do now."""
         with self._lock:
             resting = list(self._resting.items())
-        fresh: dict[TenantKey, Fresh | None] = {}
+        fresh: dict[TenantKey, NewRows | None] = {}
         now_ms = self.clock.monotonic_ms()
         for holder, rest in resting:
             tenant = holder.shard.order.tenant
@@ -47,14 +47,14 @@ class Crew:
                 self._wake(holder)
         self._seen = {tenant: one.window.high for tenant, one in fresh.items() if one is not None}
 
-    def _fresh(self, tenant: TenantKey, holder: Holder) -> Fresh | None:
-        """The rows that were added to a tenant since the last call of `look`; None if the tenant cannot be read."""
+    def _fresh(self, tenant: TenantKey, holder: Holder) -> NewRows | None:
+        """The rows that were added to a tenant since the last call of `start_due`; None if the tenant cannot be read."""
         try:
             pool = holder.view()
             high = pool.resolved_ts()
         except TiStreamError:
             return None
-        return Fresh(pool.source, Window(min(self._seen.get(tenant, high), high), high))
+        return NewRows(pool.source, Window(min(self._seen.get(tenant, high), high), high))
 
     def _wake(self, holder: Holder) -> None:
         with self._lock:

@@ -17,7 +17,7 @@ from tistream.read.source import TenantSource
 
 
 @dataclass(slots=True)
-class Fresh:
+class NewRows:
     """The rows and DDLs of a tenant in one window of commit_ts. A scope says which tables a feed reads. A row group is
     read only if its bounds do not decide whether it has rows of a scope, and then only once for all shards."""
 

@@ -16,7 +16,7 @@ from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
-from tistream_changefeed.core.outgoing import NOTHING, Mark, Outgoing, Sent
+from tistream_changefeed.core.outgoing import NOTHING, Mark, Outgoing, SentMessage
 from tistream_changefeed.core.shard import everywhere, to_partitions
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import NO_SKIPS, Skips, without
@@ -96,7 +96,7 @@ class FeedPipeline:
             needed=self.needed,
         )
 
-    def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Sent, ...]]:
+    def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[SentMessage, ...]]:
         """Implement Pipeline.opened: reset the state. Yields the schemas of all tables, if the protocol sends them at
         the start."""
         schemas = self.schemas
@@ -197,7 +197,7 @@ class FeedPipeline:
         names = event.involved or ((event.database, event.table),)
         return [name for name in names if not name[1] or self.filter.includes_name(name)]
 
-    def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Sent, ...]:
+    def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[SentMessage, ...]:
         """Implement Pipeline.ddl: the messages of a DDL, one for each partition that gets it. They do not name tables
         that the rules leave out."""
         if not self.filter.sends(event):
@@ -214,13 +214,13 @@ class FeedPipeline:
         topics = self.dispatchers.ddl_topics(event)
         return tuple(sent for topic in topics for sent in to_partitions(message, partitions(topic), topic))
 
-    def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
+    def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[SentMessage, ...]:
         """A resolved message for every partition of these topics that the shard writes, except the dead letter topic;
         empty if the protocol has no such message."""
         message = self.encoder.resolved(ts)
         return () if message is None else self.own(everywhere(message, self._resolving(topics)))
 
-    def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[Sent, ...]:
+    def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[SentMessage, ...]:
         """Implement Pipeline.grown; empty if the feed does not announce the number of partitions."""
         announcing = self.announcing
         if announcing is None:
@@ -234,7 +234,7 @@ class FeedPipeline:
         """The topics, of those given, that get resolved messages."""
         return {name: count for name, count in topics.items() if name != self.skips.topic}
 
-    def own(self, marks: Sequence[Mark]) -> tuple[Sent, ...]:
+    def own(self, marks: Sequence[Mark]) -> tuple[SentMessage, ...]:
         """Only the messages that this shard writes."""
         return self.ownership.own(one for one in marks if isinstance(one, Sent))
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tistream.model.ts import LOGICAL_BITS, physical_ms
 from tistream.schema.visible import TableVersion
-from tistream_changefeed.core.outgoing import Outgoing, Sent
+from tistream_changefeed.core.outgoing import Outgoing, SentMessage
 from tistream_changefeed.core.shard import to_partitions
 from tistream_changefeed.hold.sink import PartitionsOf
 from tistream_changefeed.protocols.messages import Message
@@ -34,7 +34,7 @@ class SchemaMessages:
         """Forget which schemas were sent, because the sink was opened again."""
         self._sent = Bootstraps(self.rule)
 
-    def first(self, version: TableVersion, ts: int, topic: str, count: int) -> tuple[Sent, ...]:
+    def first(self, version: TableVersion, ts: int, topic: str, count: int) -> tuple[SentMessage, ...]:
         """Make the messages that state a table's schema before its first row, one for each of the `count` partitions of
         `topic`. Records the schema as sent at `ts`."""
         self._sent.sent(version, physical_ms(ts))

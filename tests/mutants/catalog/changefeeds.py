@@ -302,7 +302,7 @@ def feed_passes_a_stopped_table(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_changefeed:Ahead.waits_for",
+    "tistream_changefeed:MainLane.waits_for",
     invariants=(43,),
     catchers=("test_tables_that_a_rule_does_not_fit_wait_with_their_ddls_until_the_rule_is_changed[0]",),
 )

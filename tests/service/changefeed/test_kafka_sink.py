@@ -17,7 +17,7 @@ from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Position
 from tistream_changefeed.core.failure import FeedFailed
-from tistream_changefeed.core.outgoing import Outgoing, Sent
+from tistream_changefeed.core.outgoing import Outgoing, SentMessage
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.sinks.kafka import target as settings
@@ -57,7 +57,7 @@ class Holding:
 
     def send(self, *messages: tuple[int, int, bytes], resolved: bool = False) -> None:
         until = Position(messages[-1][0])
-        marks = tuple(Sent(self.topic, number, None, b"R") for number in range(2)) if resolved else ()
+        marks = tuple(SentMessage(self.topic, number, None, b"R") for number in range(2)) if resolved else ()
         sent = rows(self.topic, *messages)
         if resolved:
             transaction = self.shard.resolve(sent, len(messages), marks, until.commit_ts, until)

@@ -18,7 +18,7 @@ from tistream.model.ids import TenantKey
 from tistream.read.cursor import Position, Scope
 from tistream.read.scan import Scan
 from tistream_changefeed.core import progress
-from tistream_changefeed.core.progress import Fence, Progress, Tally
+from tistream_changefeed.core.progress import Fence, PartitionTally, Progress
 from tistream_changefeed.core.segments import Segment, segments
 from tistream_changefeed.feed_settings import parsed
 
@@ -173,7 +173,7 @@ class Judge:
         counted = sum(one.rows for one in newest)
         assert counted == rows, f"{self.feed.name}: the progress counts {counted} rows, not {rows}"
         for number in range(self.feed.partitions):
-            found = Tally()
+            found = PartitionTally()
             for _, one in self.kafka.committed(self.feed.topic, number):
                 found = found.plus(one.value)
             told = [one.topics[self.feed.topic] for one in newest]

@@ -17,7 +17,7 @@ from tistream.read.events import Events
 from tistream.read.scan import Scan
 from tistream.schema.tidb import table as t
 from tistream.schema.visible import TableVersion
-from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.core.outgoing import SentMessage
 from tistream_changefeed.core.segments import segments
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.sink import Pipeline
@@ -58,11 +58,11 @@ def test_an_interval_or_a_count_that_is_not_above_zero_sends_no_schema(rule: Boo
 # --- over the golden set -------------------------------------------------------------------------------------------
 
 
-def sent_by(pipeline: Pipeline, part_rows: int, start_ts: int | None = None) -> list[Sent]:
+def sent_by(pipeline: Pipeline, part_rows: int, start_ts: int | None = None) -> list[SentMessage]:
     """All messages above a ts (None: of the whole set), in windows of so many rows."""
     world = golden_world("everything")
     at, scope = Position(start_ts or world.snapshot_ts), Scope(world.tenant)
-    out: list[Sent] = []
+    out: list[SentMessage] = []
     for marks in pipeline.opened(at.commit_ts, lambda ts: world.source.tables_at(ts, scope), lambda _: PARTITIONS):
         out += marks
     scan = Scan(world.source, scope, at, world.end_ts, world.budget, numbered=True, moving=pipeline.splitting)
@@ -75,27 +75,27 @@ def sent_by(pipeline: Pipeline, part_rows: int, start_ts: int | None = None) -> 
     return out
 
 
-def rows_of(pipeline: Pipeline, events: Events, part_rows: int) -> list[Sent]:
+def rows_of(pipeline: Pipeline, events: Events, part_rows: int) -> list[SentMessage]:
     encoded = pipeline.rows(events, lambda _: PARTITIONS)
-    out: list[Sent] = []
+    out: list[SentMessage] = []
     for start in range(0, len(encoded.messages), part_rows):
         part = encoded.messages.between(start, min(start + part_rows, len(encoded.messages)))
         out += encoded.framed(part).each()
     return out
 
 
-def said(one: Sent) -> dict[str, Any]:
+def said(one: SentMessage) -> dict[str, Any]:
     assert one.value is not None
     found: dict[str, Any] = json.loads(one.value)
     return found
 
 
 @pytest.fixture(scope="module")
-def everything() -> list[Sent]:
+def everything() -> list[SentMessage]:
     return sent_by(parsed(URI, {"sink": {"send-bootstrap-in-msg-count": 100}}).pipeline(), 700)
 
 
-def test_each_row_has_its_schema_before_it_in_its_partition(everything: list[Sent]) -> None:
+def test_each_row_has_its_schema_before_it_in_its_partition(everything: list[SentMessage]) -> None:
     known: set[tuple[int, str, str, int]] = set()
     rows = 0
     for one in everything:
@@ -109,7 +109,7 @@ def test_each_row_has_its_schema_before_it_in_its_partition(everything: list[Sen
     assert rows == 10_368 - 24  # of tables without a key
 
 
-def test_a_schema_is_sent_to_every_partition_at_least_each_hundred_rows(everything: list[Sent]) -> None:
+def test_a_schema_is_sent_to_every_partition_at_least_each_hundred_rows(everything: list[SentMessage]) -> None:
     since: Counter[tuple[str, str]] = Counter()
     for at, one in enumerate(everything):
         message = said(one)

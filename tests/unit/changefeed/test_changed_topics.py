@@ -15,7 +15,7 @@ from tistream.clock import ManualClock
 from tistream.read.cursor import Position
 from tistream.wire.bulk.changefeeds import Move
 from tistream_changefeed.core.failure import FeedFailed
-from tistream_changefeed.core.progress import Fence, Progress, Revision, Tally, check_counts, check_there
+from tistream_changefeed.core.progress import Fence, PartitionTally, Progress, Revision, check_counts, check_there
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
@@ -153,7 +153,7 @@ def test_progress_is_missed_only_where_there_was_some() -> None:
 
 
 def test_another_number_of_partitions_is_refused_in_either_direction() -> None:
-    stored = Progress(Position(150), 140, Fence(5, 3), topics={"t": (Tally(1), Tally(0)), "new": ()})
+    stored = Progress(Position(150), 140, Fence(5, 3), topics={"t": (PartitionTally(1), PartitionTally(0)), "new": ()})
     check_counts(stored, {"t": {0: 1, 1: 0}, "new": {0: 5}})
     for ends in ({0: 1}, {0: 1, 1: 0, 2: 0}):
         with pytest.raises(FeedFailed, match="partition-num=2"):

@@ -13,8 +13,8 @@ from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
 from tistream.wire.bulk.changefeeds import Applied, Move, Skip
 from tistream_changefeed.core import barrier, progress
-from tistream_changefeed.core.outgoing import Sent
-from tistream_changefeed.core.progress import Fence, Progress, Revision, Tally
+from tistream_changefeed.core.outgoing import SentMessage
+from tistream_changefeed.core.progress import Fence, PartitionTally, Progress, Revision
 from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.rows.window import raw_changes
@@ -24,7 +24,7 @@ CONFIG = {"sink": {"dispatchers": [{"matcher": ["shop.*"], "topic": "of_{table}"
 FENCE, NOW = Fence(5, 3), Position(150)
 
 
-def by_partition(messages: list[Sent]) -> dict[tuple[str, int], list[tuple[bytes | None, bytes | None]]]:
+def by_partition(messages: list[SentMessage]) -> dict[tuple[str, int], list[tuple[bytes | None, bytes | None]]]:
     out: dict[tuple[str, int], list[tuple[bytes | None, bytes | None]]] = {}
     for one in messages:
         out.setdefault((one.topic, one.partition), []).append((one.key, one.value))
@@ -33,7 +33,7 @@ def by_partition(messages: list[Sent]) -> dict[tuple[str, int], list[tuple[bytes
 
 def sent_by(ownership: Ownership) -> dict[tuple[str, int], list[tuple[bytes | None, bytes | None]]]:
     pipeline = parsed(URI, CONFIG).pipeline(ownership=ownership)
-    messages: list[Sent] = []
+    messages: list[SentMessage] = []
     for events in raw_events("everything"):
         messages += pipeline.rows(events, lambda _: 5).messages.each()
     return by_partition(messages)
@@ -100,11 +100,14 @@ def test_a_shard_that_may_go_back_does_not_count() -> None:
 def test_the_record_keeps_the_newest_ddl_and_every_topic() -> None:
     tenant = TenantKey("7", "acme")
     ddl = Position(140, Place.DDL, table_id=1)
-    before = Progress(NOW, 100, FENCE, topics={"a": (Tally(2, 7),)}, ddl=ddl, ids={"a": "id1"})
+    before = Progress(NOW, 100, FENCE, topics={"a": (PartitionTally(2, 7),)}, ddl=ddl, ids={"a": "id1"})
     stored = before.knowing({"b": 1, "a": 2}, {"b": "id2"})
     found = progress.decode(tenant, progress.encode(tenant, stored), "log")
     assert found == stored
-    assert (found.ddl, dict(found.topics)) == (ddl, {"a": (Tally(2, 7), Tally()), "b": (Tally(),)})
+    assert (found.ddl, dict(found.topics)) == (
+        ddl,
+        {"a": (PartitionTally(2, 7), PartitionTally()), "b": (PartitionTally(),)},
+    )
     assert found.ids == {"a": "id1", "b": "id2"}
     on, back = (progress.revised(found, Revision(1, Move(revision=1, ts=ts)), {"a": {0: 2}}) for ts in (145, 130))
     assert (on.ddl, back.ddl) == (ddl, None), "a DDL that is sent again is waited for when it is sent"

@@ -18,7 +18,16 @@ from tistream.read.cursor import Place, Position
 from tistream.wire.bulk.changefeeds import Applied, Move
 from tistream_changefeed.core.failure import Failure, FeedFailed
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing
-from tistream_changefeed.core.progress import Fence, Progress, Revision, Tally, check_kept, decode, encode, taken_over
+from tistream_changefeed.core.progress import (
+    Fence,
+    PartitionTally,
+    Progress,
+    Revision,
+    check_kept,
+    decode,
+    encode,
+    taken_over,
+)
 from tistream_changefeed.core.segments import windows
 from tistream_changefeed.core.shard import Order, Shard, Transaction, everywhere, to_partitions
 from tistream_changefeed.protocols.messages import Message
@@ -220,7 +229,7 @@ class Life:
         assert progress.rows == sum(map(len, self.rows.values()))
         for topic, tallies in progress.topics.items():
             for number, tally in enumerate(tallies):
-                found = Tally()
+                found = PartitionTally()
                 for _, one in self.kafka.committed(topic, number):
                     found = found.plus(one.value)
                 assert tally == found
@@ -265,7 +274,7 @@ def test_only_the_owner_and_a_newer_holder_go_on() -> None:
 
 def test_progress_is_read_back_as_it_was_written() -> None:
     at = Position(150, Place.ROW, 149, 7, 1, b"k\x00")
-    progress = Progress(at, 140, Fence(5, 3), 12, 345, {"t": (Tally(3, 77), Tally())})
+    progress = Progress(at, 140, Fence(5, 3), 12, 345, {"t": (PartitionTally(3, 77), PartitionTally())})
     assert decode(TENANT, encode(TENANT, progress), "log") == progress
     changed = replace(progress, applied=Applied(revision=3, from_ts=149, after_ts=149), skipped=2)
     assert decode(TENANT, encode(TENANT, changed), "log") == changed
@@ -281,7 +290,7 @@ def test_progress_is_read_back_as_it_was_written() -> None:
 
 
 def test_a_log_that_is_shorter_than_what_was_sent_stops_the_feed() -> None:
-    progress = Progress(Position(150), 150, Fence(5, 3), topics={"t": (Tally(3), Tally(2))})
+    progress = Progress(Position(150), 150, Fence(5, 3), topics={"t": (PartitionTally(3), PartitionTally(2))})
     check_kept(progress, {"t": {0: 3, 1: 9}})
     for ends in ({}, {"t": {0: 3}}, {"t": {0: 2, 1: 2}}):
         with pytest.raises(FeedFailed, match="has lost messages"):
@@ -321,12 +330,17 @@ def test_a_checkpoint_is_moved_once(ts: int) -> None:
 
 
 def test_a_move_accepts_that_messages_are_lost() -> None:
-    stored = Progress(Position(150), 140, Fence(1, 1), topics={"t": (Tally(3), Tally(2)), "kept": (Tally(1),)})
+    stored = Progress(
+        Position(150),
+        140,
+        Fence(1, 1),
+        topics={"t": (PartitionTally(3), PartitionTally(2)), "kept": (PartitionTally(1),)},
+    )
     ends = {"t": {0: 0, 1: 0}, "kept": {0: 5}}
     with pytest.raises(FeedFailed, match="resume the feed with the checkpoint_ts"):
         opened(replace(ORDER, fence=Fence(1, 2), revision=Revision(1)), stored, ends)
     moved = opened(replace(ORDER, fence=Fence(1, 2), revision=Revision(1, Move(revision=1, ts=120))), stored, ends)
-    assert moved.topics == {"kept": (Tally(1),)}
+    assert moved.topics == {"kept": (PartitionTally(1),)}
 
 
 def test_a_replay_sends_no_resolved_message_until_it_has_passed_the_highest_one() -> None:

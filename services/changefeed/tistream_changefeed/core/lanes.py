@@ -50,7 +50,7 @@ class Lane(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class MainLane:
     """The lane of all tables that are neither stopped nor catching up."""
 
     shard: Shard
@@ -82,7 +82,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class CatchUpLane:
     """The lane of the tables that catch up with the shard. It sends no resolved messages: they follow once the tables
     have reached the shard's position."""
 

@@ -118,11 +118,11 @@ class Outgoing:
             at=self.places[order],
         ).in_order()
 
-    def each(self) -> Iterator[Sent]:
+    def each(self) -> Iterator[SentMessage]:
         """The messages one by one."""
         for run in self.runs():
             for key, value in zip(run.keys, run.values, strict=True):
-                yield Sent(run.topic, run.partition, key, value)
+                yield SentMessage(run.topic, run.partition, key, value)
 
     def runs(self) -> Iterator[Run]:
         """The messages, grouped into runs. A run has consecutive messages of one partition."""
@@ -169,7 +169,7 @@ class Content(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentMessage:
     """One message, with the topic and the partition to which it goes."""
 
     topic: str

@@ -52,17 +52,17 @@ class Fence(NamedTuple):
     epoch: int
 
 
-class Tally(NamedTuple):
+class PartitionTally(NamedTuple):
     """The number of messages that a shard has sent to one partition, and the CRC-32 of all of their values,
     concatenated."""
 
     messages: int = 0
     crc: int = 0
 
-    def plus(self, value: bytes | memoryview | None, messages: int = 1) -> Tally:
+    def plus(self, value: bytes | memoryview | None, messages: int = 1) -> PartitionTally:
         """Return the tally after one more message with this value. With `messages`, after several messages whose
         concatenated values are `value`."""
-        return Tally(self.messages + messages, zlib.crc32(value or b"", self.crc))
+        return PartitionTally(self.messages + messages, zlib.crc32(value or b"", self.crc))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Progress:
     fence: Fence
     rows: int = 0
     bytes: int = 0
-    topics: Mapping[str, tuple[Tally, ...]] = field(default_factory=dict)
+    topics: Mapping[str, tuple[PartitionTally, ...]] = field(default_factory=dict)
     applied: Applied | None = None
     skipped: int = 0
     stopped: tuple[StoppedTable, ...] = ()
@@ -132,7 +132,7 @@ class Progress:
         contents = chain(rows.contents(), (one.content for one in marks))
         for topic, partition, messages, values in (one for one in contents if one is not None):
             tallies = topics.setdefault(topic, [])
-            tallies.extend(Tally() for _ in range(partition + 1 - len(tallies)))
+            tallies.extend(PartitionTally() for _ in range(partition + 1 - len(tallies)))
             tallies[partition] = tallies[partition].plus(values, messages)
         size = int(rows.sizes.sum()) + sum(one.size for one in marks)
         return replace(
@@ -152,7 +152,7 @@ class Progress:
         known = dict(self.topics)
         for topic, count in topics.items():
             tallies = known.get(topic, ())
-            known[topic] = (*tallies, *[Tally()] * (count - len(tallies)))
+            known[topic] = (*tallies, *[PartitionTally()] * (count - len(tallies)))
         return replace(self, topics=known, ids={**self.ids, **ids})
 
 
@@ -209,7 +209,7 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
             Fence(int(members["generation"]), int(members["epoch"])),
             int(members["rows"]),
             int(members["bytes"]),
-            {name: tuple(Tally(*one) for one in tallies) for name, tallies in members["topics"].items()},
+            {name: tuple(PartitionTally(*one) for one in tallies) for name, tallies in members["topics"].items()},
             _applied(members),
             int(members.get("skipped", 0)),
             tuple(
@@ -283,15 +283,15 @@ def grown_ts(before: Progress, wanted: Revision) -> int | None:
     return moved.ts if moved is not None and moved.grows and moved.revision > done else None
 
 
-def _padded(tallies: tuple[Tally, ...], count: int) -> tuple[Tally, ...]:
-    return (*tallies, *[Tally()] * (count - len(tallies)))
+def _padded(tallies: tuple[PartitionTally, ...], count: int) -> tuple[PartitionTally, ...]:
+    return (*tallies, *[PartitionTally()] * (count - len(tallies)))
 
 
-def _differs(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int, int]]) -> bool:
+def _differs(topic: str, tallies: Sequence[PartitionTally], ends: Mapping[str, Mapping[int, int]]) -> bool:
     return _short(topic, tallies, ends) or len(ends.get(topic, {})) != len(tallies)
 
 
-def _short(topic: str, tallies: Sequence[Tally], ends: Mapping[str, Mapping[int, int]]) -> bool:
+def _short(topic: str, tallies: Sequence[PartitionTally], ends: Mapping[str, Mapping[int, int]]) -> bool:
     there = ends.get(topic, {})
     return any(there.get(number, 0) < tally.messages for number, tally in enumerate(tallies))
 

@@ -20,9 +20,10 @@ from tistream.schema.visible import Name
 from tistream.wire.bulk.changefeeds import HeldBy, Phase
 from tistream_changefeed.core import back_off, progress
 from tistream_changefeed.core.failure import Failure
-from tistream_changefeed.core.outgoing import NOTHING, Mark, Payload, Sent
+from tistream_changefeed.core.outgoing import NOTHING, Mark, Payload, SentMessage
 from tistream_changefeed.core.pacing import BUSY_MS, IDLE_MS, Pacing
 from tistream_changefeed.core.progress import Fence, Progress, Revision
+from tistream_changefeed.core.resolved_schedule import BUSY_MS, IDLE_MS, ResolvedSchedule
 from tistream_changefeed.core.stopped import StoppedTable, replaced
 from tistream_changefeed.protocols.messages import Message
 
@@ -61,17 +62,17 @@ class Transaction:
     progress: Progress
 
 
-def to_partitions(message: Message, count: int, topic: str) -> tuple[Sent, ...]:
+def to_partitions(message: Message, count: int, topic: str) -> tuple[SentMessage, ...]:
     """The copies of a DDL message for a topic with `count` partitions: one for each partition, or only for the first if
     the protocol says so."""
     numbers = range(count) if message.every_partition else range(1)
-    return tuple(Sent(topic, number, message.key, message.value) for number in numbers)
+    return tuple(SentMessage(topic, number, message.key, message.value) for number in numbers)
 
 
-def everywhere(message: Message, topics: Mapping[str, int]) -> tuple[Sent, ...]:
+def everywhere(message: Message, topics: Mapping[str, int]) -> tuple[SentMessage, ...]:
     """The copies of a resolved message: one for every partition of every topic (invariant 42)."""
     return tuple(
-        Sent(topic, number, message.key, message.value)
+        SentMessage(topic, number, message.key, message.value)
         for topic, count in sorted(topics.items())
         for number in range(count)
     )
@@ -92,7 +93,7 @@ class Shard:
         self._refused_ms: int | None = None  # since when the sink refuses the credentials
         self._rng = rng
         self._every_ms = resolved_every_ms
-        self._pacing = Pacing(resolved_every_ms)
+        self._pacing = ResolvedSchedule(resolved_every_ms)
         self._acked: Progress | None = None
         self._planned: Progress | None = None
 
@@ -139,7 +140,7 @@ class Shard:
         progress.check_counts(mine, ends)
         progress.check_kept(mine, ends)
         self._planned = self._acked = None
-        self._pacing = Pacing(self._every_ms)
+        self._pacing = ResolvedSchedule(self._every_ms)
         ahead = tuple(one for one in mine.stopped if one.left or one.at < mine.at)  # the others are met on the way
         self._planned = replace(mine, stopped=ahead)
         self.grown_ts = progress.grown_ts(before, self.order.revision)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tistream.schema.ddl_event import DdlEvent
 from tistream.wire.bulk.changefeeds import Skip
-from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.core.outgoing import SentMessage
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import kinds
 
@@ -25,7 +25,7 @@ _OPS = ("delete", "update", "insert")
 _LENGTHS = (1 << 20, 4_096, 256, 32)  # characters of a value
 
 
-def of_row(batch: RowBatch, at: int, skip: Skip, topic: str, bytes_max: int) -> Sent:
+def of_row(batch: RowBatch, at: int, skip: Skip, topic: str, bytes_max: int) -> SentMessage:
     """Build the letter of the event with index `at` in a batch, with a value of at most `bytes_max` bytes. `skip` names
     the event, and has the reason."""
     raw: bytes = batch.raw[at].as_py()
@@ -35,15 +35,15 @@ def of_row(batch: RowBatch, at: int, skip: Skip, topic: str, bytes_max: int) -> 
         old, old_cut = _image(batch, batch.old, int(batch.old_at[at]), length)
         value = _encoded(head | {"new": new, "old": old, "truncated": new_cut or old_cut})
         if len(value) <= bytes_max:
-            return Sent(topic, 0, raw[:bytes_max], value)
-    return Sent(topic, 0, None, _small(head | {"new": None, "old": None, "truncated": True}, "key", bytes_max))
+            return SentMessage(topic, 0, raw[:bytes_max], value)
+    return SentMessage(topic, 0, None, _small(head | {"new": None, "old": None, "truncated": True}, "key", bytes_max))
 
 
-def of_ddl(event: DdlEvent, skip: Skip, topic: str, bytes_max: int) -> Sent:
+def of_ddl(event: DdlEvent, skip: Skip, topic: str, bytes_max: int) -> SentMessage:
     """The dead letter of a DDL."""
     head = _head(skip) | {"ddl_job": str(event.job_id), "query": event.query, "truncated": False}
     value = _encoded(head)
-    return Sent(
+    return SentMessage(
         topic, 0, None, value if len(value) <= bytes_max else _small(head | {"truncated": True}, "query", bytes_max)
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tistream.arrays import Bools, Int64s
-from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.core.outgoing import SentMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Ownership:
         """Whether this shard writes this partition."""
         return bool(self.chosen(topic, np.array([partition], np.int64))[0])
 
-    def own(self, messages: Iterable[Sent]) -> tuple[Sent, ...]:
+    def own(self, messages: Iterable[SentMessage]) -> tuple[SentMessage, ...]:
         """Only the messages that this shard writes."""
         return tuple(one for one in messages if self.shards == 1 or self.has(one.topic, one.partition))
 

@@ -20,7 +20,7 @@ from tistream.read.source_contract import Batch
 from tistream.secrets.references import masked
 from tistream.wire.bulk.changefeeds import FeedReport, FeedShard, HeldBy
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
-from tistream_changefeed.core.lanes import Ahead
+from tistream_changefeed.core.lanes import MainLane
 from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.segments import segments
 from tistream_changefeed.core.shard import Shard, Transaction
@@ -236,7 +236,7 @@ class Holder:
         found = list(segments(batch.events, self.shard.at, batch.through))
         for segment in found:
             last = segment is found[-1] and batch.through == high
-            sending.segment(Ahead(self.shard), segment, view, last=last)
+            sending.segment(MainLane(self.shard), segment, view, last=last)
 
     def _resolve(self, now_ms: int) -> None:
         """Send a transaction that has only resolved messages, if they are due or the feed ends here."""

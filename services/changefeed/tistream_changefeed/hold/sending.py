@@ -17,7 +17,7 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name
 from tistream.secrets.references import masked
 from tistream_changefeed.core.failure import failed, retry
-from tistream_changefeed.core.lanes import Behind, Lane
+from tistream_changefeed.core.lanes import CatchUpLane, Lane
 from tistream_changefeed.core.outgoing import NOTHING, Payload
 from tistream_changefeed.core.segments import Segment, segments, windows
 from tistream_changefeed.core.shard import Shard, Transaction
@@ -74,7 +74,7 @@ class Sending:
         """Retry the tables that have stopped: read and send their missing events, then let them continue with the
         others. `stopping` returns whether the work must end early."""
         shard = self.shard
-        lane, scope = Behind(shard), ChosenScope(shard.order.tenant, choice=self.pipeline.tables)
+        lane, scope = CatchUpLane(shard), ChosenScope(shard.order.tenant, choice=self.pipeline.tables)
         while shard.catching:
             at = min(one.at for one in shard.catching)
             for batch in self.pipeline.scan(pool.source, scope, at, shard.at.commit_ts, budget).batches():

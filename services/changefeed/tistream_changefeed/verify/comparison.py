@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, VerifiedTable
-from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.core.outgoing import SentMessage
 from tistream_changefeed.verify.message_heads import Head
 
 Name = tuple[str, str]
@@ -36,18 +36,18 @@ class Comparison:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def wanted(self, one: Sent, head: Head) -> None:
+    def wanted(self, one: SentMessage, head: Head) -> None:
         """Add an event that the feed had to send."""
         self._of(one, head).wanted += 1
 
-    def found(self, one: Sent, head: Head, offset: int) -> None:
+    def found(self, one: SentMessage, head: Head, offset: int) -> None:
         """Add an event that was found in a message. `head` is what the message says about it; `offset` is that of the
         message in its partition."""
         counted = self._of(one, head)
         counted.found += 1
         counted.offset = offset
 
-    def take_missing(self, one: Sent) -> bool:
+    def take_missing(self, one: SentMessage) -> bool:
         """Return whether no message was found for this event. If so, record one as found: of several equal events, only
         as many are missing as have no message."""
         counted = self._seen.get(_digest(one))
@@ -99,7 +99,7 @@ class Comparison:
                 key=dict(one.head.key),
             )
 
-    def _of(self, one: Sent, head: Head) -> _Counted:
+    def _of(self, one: SentMessage, head: Head) -> _Counted:
         digest = _digest(one)
         found = self._seen.get(digest)
         if found is None:
@@ -107,7 +107,7 @@ class Comparison:
         return found
 
 
-def _digest(one: Sent) -> bytes:
+def _digest(one: SentMessage) -> bytes:
     """A digest of topic, partition, key and value. A null key or value is not the same as an empty one."""
     found = hashlib.blake2b(f"{one.topic}/{one.partition}".encode(), digest_size=16)
     for part in (one.key, one.value):

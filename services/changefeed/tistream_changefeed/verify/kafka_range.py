@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from tistream.clock import Clock
 from tistream_changefeed.core.failure import retry
-from tistream_changefeed.core.outgoing import Sent
+from tistream_changefeed.core.outgoing import SentMessage
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.faults import failure_of
 from tistream_changefeed.sinks.kafka.target import KafkaTarget, common
@@ -26,7 +26,7 @@ Place = tuple[str, int]
 class Read:
     """A committed message and its offset."""
 
-    sent: Sent
+    sent: SentMessage
     offset: int
 
 
@@ -78,7 +78,7 @@ class KafkaRange:
                 place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
                 error = message.error()
                 if error is None:
-                    yield Read(Sent(*place, _bytes(message.key()), _bytes(message.value())), offset)
+                    yield Read(SentMessage(*place, _bytes(message.key()), _bytes(message.value())), offset)
                     offset += 1
                 elif error.code() != KafkaError._PARTITION_EOF:
                     raise failure_of(error.name(), error.str(), place[0])
@@ -86,7 +86,7 @@ class KafkaRange:
                     left.discard(place)
             left -= set(done())
 
-    def write(self, client: str, messages: Sequence[Sent]) -> None:
+    def write(self, client: str, messages: Sequence[SentMessage]) -> None:
         """Write messages in one transaction."""
         producer = self._clients.producer(
             {

@@ -19,7 +19,7 @@ from tistream.read.scan import Budget
 from tistream.schema.visible import fold
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream_changefeed.core.failure import FeedFailed
-from tistream_changefeed.core.outgoing import Outgoing, Sent
+from tistream_changefeed.core.outgoing import Outgoing, SentMessage
 from tistream_changefeed.feed_settings import RunnableFeed, parsed
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.secret_keys import SecretKeys
@@ -138,7 +138,7 @@ class _Comparing:
             if len(rows):
                 yield pipeline.rows(rows, self._partitions)
 
-    def _wanted(self) -> Iterator[tuple[tuple[Encoded[Outgoing], int], Sent, Head]]:
+    def _wanted(self) -> Iterator[tuple[tuple[Encoded[Outgoing], int], SentMessage, Head]]:
         """Yield each event that the feed had to send, as ((the messages encoded together, its index in them), its
         message, its head)."""
         for encoded in self._encoded():
@@ -159,7 +159,7 @@ class _Comparing:
 
     # ---- what is there
 
-    def _there(self) -> Iterator[tuple[Sent, Head, int]]:
+    def _there(self) -> Iterator[tuple[SentMessage, Head, int]]:
         done: set[tuple[str, int]] = set()
         there = self.topics.there(self.counts)
         since_ms = max(0, physical_ms(self.ask.from_ts) - SKEW_MS)
@@ -177,13 +177,13 @@ class _Comparing:
                 elif head is not None and self._asked_for(head):
                     yield one, head, read.offset
 
-    def _events(self, sent: Sent, offset: int) -> Sequence[tuple[bytes | None, bytes | None]]:
+    def _events(self, sent: SentMessage, offset: int) -> Sequence[tuple[bytes | None, bytes | None]]:
         try:
             return self.how.events((sent.key, sent.value))
         except Unreadable as error:
             raise InvalidRequest(f"{sent.topic}-{sent.partition}, offset {offset}: {error}") from error
 
-    def _head(self, one: Sent) -> Head | ResolvedHead | None:
+    def _head(self, one: SentMessage) -> Head | ResolvedHead | None:
         try:
             return self.how.head((one.key, one.value))
         except Unreadable as error:

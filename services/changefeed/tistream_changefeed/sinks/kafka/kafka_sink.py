@@ -20,7 +20,7 @@ from tistream.read.cursor import Position
 from tistream.wire.bulk.changefeeds import SHARDS_MAX
 from tistream_changefeed.core import barrier, progress
 from tistream_changefeed.core.failure import failed, retry
-from tistream_changefeed.core.outgoing import NOTHING, Outgoing, Sent
+from tistream_changefeed.core.outgoing import NOTHING, Outgoing, SentMessage
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.protocols.messages import Claim
@@ -122,7 +122,7 @@ class KafkaSink:
         self._check_sizes(rows)
         producer, known = self._producer, self._topics.known()
         assert producer is not None
-        stored = Sent(
+        stored = SentMessage(
             self._target.progress_topic,
             0,
             progress.record_key(self._order.tenant, self._order.feed_id, self._order.shard),
@@ -194,20 +194,20 @@ class KafkaSink:
                 if not error.args[0].retriable() or self._clock.monotonic_ms() > deadline_ms:
                     raise
 
-    def _produce(self, producer: Producer, rows: Outgoing, marks: Iterable[Sent]) -> None:
+    def _produce(self, producer: Producer, rows: Outgoing, marks: Iterable[SentMessage]) -> None:
         for run in rows.runs():
             for key, value in zip(run.keys, run.values, strict=True):
                 try:
                     producer.produce(run.topic, value, key, run.partition)
                 except BufferError:
-                    self._again(producer, Sent(run.topic, run.partition, key, value))
+                    self._again(producer, SentMessage(run.topic, run.partition, key, value))
         for one in marks:
             try:
                 producer.produce(one.topic, one.value, one.key, one.partition)
             except BufferError:
                 self._again(producer, one)
 
-    def _again(self, producer: Producer, one: Sent) -> None:
+    def _again(self, producer: Producer, one: SentMessage) -> None:
         """Wait until librdkafka's queue has room, and produce the message. The queue is full if the broker is slower
         than the feed."""
         while True:

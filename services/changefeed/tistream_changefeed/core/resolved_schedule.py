@@ -10,7 +10,7 @@ IDLE_MS = 10_000
 
 
 @dataclass(slots=True)
-class Pacing:
+class ResolvedSchedule:
     """Remembers when the last resolved message was sent, in monotonic ms. `idle_ms` is the setting `resolved-interval`
     of the feed."""
 

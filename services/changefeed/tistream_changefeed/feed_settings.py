@@ -12,7 +12,7 @@ from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.config import parts
 from tistream_changefeed.config.feed_config import FeedConfig, KafkaConfig, ProtocolConfig
 from tistream_changefeed.config.parse import ParsedFeed, parse_feed
-from tistream_changefeed.dead_letters.skips import Skips
+from tistream_changefeed.dead_letters.skips import SkippedEvents
 from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.filters.column_selector import ColumnSelector
@@ -99,7 +99,9 @@ class RunnableFeed:
             limit,
             framing,
             schemas,
-            Skips(self._skips, f"{config.kafka.topic}-dead-letter", min(LETTER_BYTES, limit.bytes_max - _LETTER_HEAD)),
+            SkippedEvents(
+                self._skips, f"{config.kafka.topic}-dead-letter", min(LETTER_BYTES, limit.bytes_max - _LETTER_HEAD)
+            ),
             self._errors,
             ownership,
             needed,

@@ -19,7 +19,7 @@ from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import NOTHING, Mark, Outgoing, SentMessage
 from tistream_changefeed.core.shard import everywhere, to_partitions
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
-from tistream_changefeed.dead_letters.skips import NO_SKIPS, Skips, without
+from tistream_changefeed.dead_letters.skips import NO_SKIPS, SkippedEvents, without
 from tistream_changefeed.dispatch.dispatchers import Dispatchers
 from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
@@ -72,7 +72,7 @@ class FeedPipeline:
     limit: Limit = field(default_factory=Limit)
     framing: Framing | None = None
     schemas: SchemaMessages | None = None
-    skips: Skips = NO_SKIPS
+    skips: SkippedEvents = NO_SKIPS
     errors: ErrorRules = BY_HAND
     ownership: Ownership = WHOLE
     needed: NeededColumns | None = None  # None: the values of all columns
@@ -158,7 +158,9 @@ class FeedPipeline:
                     raise
                 skips = self.skips.of(large)
 
-    def _apart(self, batch: RowBatch, skips: Skips, partitions: PartitionsOf) -> tuple[RowBatch, list[DeadLetter]]:
+    def _apart(
+        self, batch: RowBatch, skips: SkippedEvents, partitions: PartitionsOf
+    ) -> tuple[RowBatch, list[DeadLetter]]:
         """Divide a batch. Returns the events that are sent, and the dead letters of the others."""
         left_out = skips.rows(batch)
         if not left_out:

@@ -11,7 +11,7 @@ from tistream import decode
 from tistream.schema.records import TableText
 from tistream.schema.tidb import table as t
 from tistream.schema.visible import StoredTable, TableVersion
-from tistream_changefeed.dispatch.partition_rule import By, PartitionRule
+from tistream_changefeed.dispatch.partition_rule import PartitionBy, PartitionRule
 from tistream_changefeed.protocols.avro.encoder import AvroEncoder
 from tistream_changefeed.protocols.avro.options import AvroOptions
 from tistream_changefeed.protocols.csv.encoder import CsvEncoder
@@ -48,7 +48,7 @@ def warm_kernels() -> None:
     15 s."""
     decode.warm_messages()
     batch = _batch()
-    PartitionRule(By.INDEX).hashes(batch)
+    PartitionRule(PartitionBy.INDEX).hashes(batch)
     messages = OpenProtocol(OpenOptions()).rows(batch)
     framed(messages, np.arange(len(batch)), np.array([], np.int64), 1, _MAX_BYTES)
     DebeziumEncoder(DebeziumOptions()).rows(batch)

@@ -7,7 +7,7 @@ import pytest
 from tistream.errors import CommitStateUnknown, TargetNotAllowed, Unavailable
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_changefeed.core.failure import FeedFailed
-from tistream_changefeed.protocols.messages import Claim
+from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.sinks.allowed import storage_url
 from tistream_changefeed.sinks.claim_check import ClaimFiles
 
@@ -62,29 +62,29 @@ def test_other_places_are_refused(url: str) -> None:
 def test_a_file_that_is_there_already_is_not_put_again() -> None:
     store = MemoryObjectStore()
     files = ClaimFiles(store, PLACE)
-    files.put([Claim("a.json", b"1"), Claim("b.json", b"2")])
+    files.put([ClaimFile("a.json", b"1"), ClaimFile("b.json", b"2")])
     version = store.head("a.json").version
-    files.put([Claim("a.json", b"1")])
+    files.put([ClaimFile("a.json", b"1")])
     assert (store.get("a.json"), store.head("a.json").version) == (b"1", version)
 
 
 def test_a_file_with_other_bytes_stops_the_feed_and_stays() -> None:
     store = MemoryObjectStore()
     files = ClaimFiles(store, PLACE)
-    files.put([Claim("a.json", b"1")])
+    files.put([ClaimFile("a.json", b"1")])
     with pytest.raises(FeedFailed, match="the file of this event has other bytes") as found:
-        files.put([Claim("a.json", b"2")])
+        files.put([ClaimFile("a.json", b"2")])
     assert (found.value.failure.kind, found.value.failure.object) == ("failed", f"{PLACE}/a.json")
     assert store.get("a.json") == b"1"
 
 
 def test_a_lost_answer_and_a_store_that_is_away_are_tried_again() -> None:
     lost = Flaky(CommitStateUnknown("a.json"))
-    ClaimFiles(lost, PLACE).put([Claim("a.json", b"1")])
+    ClaimFiles(lost, PLACE).put([ClaimFile("a.json", b"1")])
     assert lost.get("a.json") == b"1"
     away = Flaky(Unavailable("no answer"))
     with pytest.raises(FeedFailed, match="a file cannot be put: no answer") as found:
-        ClaimFiles(away, PLACE).put([Claim("a.json", b"1")])
+        ClaimFiles(away, PLACE).put([ClaimFile("a.json", b"1")])
     assert found.value.failure.kind == "retry"
-    ClaimFiles(away, PLACE).put([Claim("a.json", b"1")])
+    ClaimFiles(away, PLACE).put([ClaimFile("a.json", b"1")])
     assert away.get("a.json") == b"1"

@@ -18,7 +18,7 @@ from tistream.read.scan import Scan
 from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.core.segments import Segment, segments
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
-from tistream_changefeed.dead_letters.skips import Skips
+from tistream_changefeed.dead_letters.skips import SkippedEvents
 from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.sink import DeadLetter, Pipeline
 from tistream_changefeed.table_errors.table_failed import TableFailed
@@ -192,7 +192,7 @@ def test_skips_of_a_batch_are_found_once_each() -> None:
     keys = [batch.raw[at].as_py().hex() for at in range(3)]
     table = ".".join(batch.version.name)
     named = [Skip(commit_ts=int(batch.commit_ts[at]), table=table, key=keys[at], reason="r") for at in (2, 0, 2)]
-    found = Skips(named, "d", 1_000).rows(batch)
+    found = SkippedEvents(named, "d", 1_000).rows(batch)
     same = np.flatnonzero([
         (int(ts), raw.as_py().hex()) in {(one.commit_ts, one.key) for one in named}
         for ts, raw in zip(batch.commit_ts, batch.raw, strict=True)

@@ -9,7 +9,7 @@ from tistream.errors import InvalidRequest
 from tistream.rules.table_rules import TableRules
 from tistream.schema.ddl_event import DdlEvent
 from tistream_changefeed.dispatch.dispatchers import Dispatcher, Dispatchers
-from tistream_changefeed.dispatch.partition_rule import By, PartitionRule
+from tistream_changefeed.dispatch.partition_rule import PartitionBy, PartitionRule
 from tistream_changefeed.dispatch.topic import TopicExpression, collisions
 
 
@@ -68,7 +68,12 @@ DISPATCHERS = Dispatchers(
 def test_the_first_dispatcher_that_matches_is_used() -> None:
     names = [("shop", "orders"), ("shop", "old"), ("shop", "x"), ("other", "orders")]
     assert [DISPATCHERS.topic(*name) for name in names] == ["orders", "shop-old", "shop-x", "rest"]
-    assert [DISPATCHERS.rule(*name).by for name in names] == [By.TS, By.INDEX, By.INDEX, By.TABLE]
+    assert [DISPATCHERS.rule(*name).by for name in names] == [
+        PartitionBy.TS,
+        PartitionBy.INDEX,
+        PartitionBy.INDEX,
+        PartitionBy.TABLE,
+    ]
     assert DISPATCHERS.every(names) == [DISPATCHERS.of(*name) for name in names]
 
 

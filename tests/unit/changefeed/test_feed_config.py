@@ -17,7 +17,7 @@ from tistream.schema.tidb import table as t
 from tistream_changefeed.config import keys, parts
 from tistream_changefeed.config.feed_config import DispatcherConfig, FeedConfig, SelectorConfig
 from tistream_changefeed.config.parse import ParsedFeed, parse_feed, read_toml
-from tistream_changefeed.dispatch.partition_rule import By
+from tistream_changefeed.dispatch.partition_rule import PartitionBy
 from tistream_changefeed.feed_settings import without_secrets
 from tistream_changefeed.rows.split import by_unique_index, never
 
@@ -407,7 +407,7 @@ def test_parts_follow_the_case_of_the_feed() -> None:
     for sensitive in (True, False):
         config = parsed(text.format(str(sensitive).lower())).config
         assert parts.feed_filter(config).includes_name(("shop", "t")) is not sensitive
-        assert (parts.dispatchers(config).rule("shop", "t").by is By.TS) is not sensitive
+        assert (parts.dispatchers(config).rule("shop", "t").by is PartitionBy.TS) is not sensitive
 
 
 def test_updates_are_split_as_the_configuration_says() -> None:

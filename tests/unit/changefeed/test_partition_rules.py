@@ -19,7 +19,7 @@ from support.feed_batches import event_keys, golden_windows
 from support.feed_tables import Change, Key, batch, column, version
 from tistream.errors import InvalidRequest
 from tistream.schema.tidb import table as t
-from tistream_changefeed.dispatch.partition_rule import By, PartitionRule, UnfitTable
+from tistream_changefeed.dispatch.partition_rule import PartitionBy, PartitionRule, UnfitTable
 from tistream_changefeed.rows.row_batch import RowBatch
 
 COUNTS = (3, 16)
@@ -57,7 +57,7 @@ def test_every_golden_event_has_ticdcs_partitions() -> None:
                 *partitions, key = line["partitions"][name]
                 context = (name, line["i"], line["table"])
                 assert [int(hashes[event] % count) for count in COUNTS] == partitions, context
-                if rule.by is not By.TABLE:
+                if rule.by is not PartitionBy.TABLE:
                     assert str(hashes[event]) == key, context
             seen.add(name)
     assert seen == {"table", "ts", "index-value", "columns:last", "columns:all"} | {
@@ -153,9 +153,15 @@ TABLE = version([column("id", flag=NOT_NULL), column("u")], [Key("PRIMARY", ("id
 
 @pytest.mark.parametrize(
     ("name", "by"),
-    [("default", By.TABLE), ("table", By.TABLE), ("what", By.TABLE), ("TS", By.TS), ("rowid", By.INDEX)],
+    [
+        ("default", PartitionBy.TABLE),
+        ("table", PartitionBy.TABLE),
+        ("what", PartitionBy.TABLE),
+        ("TS", PartitionBy.TS),
+        ("rowid", PartitionBy.INDEX),
+    ],
 )
-def test_rules_are_found_by_ticdcs_names(name: str, by: By) -> None:
+def test_rules_are_found_by_ticdcs_names(name: str, by: PartitionBy) -> None:
     assert PartitionRule.named(name).by is by
     assert PartitionRule.known(name) == (name != "what")
 

@@ -13,7 +13,7 @@ Kind = Literal["flag", "number", "text", "texts", "numbers"]
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ConfigKey:
     """A supported key: the path of the field of FeedConfig that it sets, and the kind of its value. Numbers lie between
     `low` and `high`, both inclusive. The value of a key of kind `secret` is replaced by a reference."""
 
@@ -43,59 +43,59 @@ _KAFKA = "sink.kafka-config."
 _CODEC = "sink.kafka-config.codec-config."
 _LARGE = "sink.kafka-config.large-message-handle."
 
-GENERAL: dict[str, Key] = {
-    "case-sensitive": Key("filter.case_sensitive", "flag"),
-    "force-replicate": Key("filter.force_replicate", "flag"),
-    "filter.rules": Key("filter.rules", "texts"),
-    "filter.ignore-txn-start-ts": Key("filter.ignore_txn_start_ts", "numbers"),
-    "tistream.delivery": Key("delivery", "text"),
-    "tistream.allow-no-tables": Key("allow_no_tables", "flag"),
-    "tistream.on-table-error": Key("on_table_error", "text"),
+GENERAL: dict[str, ConfigKey] = {
+    "case-sensitive": ConfigKey("filter.case_sensitive", "flag"),
+    "force-replicate": ConfigKey("filter.force_replicate", "flag"),
+    "filter.rules": ConfigKey("filter.rules", "texts"),
+    "filter.ignore-txn-start-ts": ConfigKey("filter.ignore_txn_start_ts", "numbers"),
+    "tistream.delivery": ConfigKey("delivery", "text"),
+    "tistream.allow-no-tables": ConfigKey("allow_no_tables", "flag"),
+    "tistream.on-table-error": ConfigKey("on_table_error", "text"),
 }
 """Keys of every sink that set a field as they are."""
 
-_KAFKA_USED: dict[str, Key] = {
+_KAFKA_USED: dict[str, ConfigKey] = {
     **GENERAL,
-    "sink.protocol": Key("protocol.protocol", "text"),
-    "sink.schema-registry": Key("protocol.schema_registry", "text"),
-    "sink.only-output-updated-columns": Key("protocol.only_output_updated_columns", "flag"),
-    "sink.delete-only-output-handle-key-columns": Key("protocol.delete_only_output_handle_key_columns", "flag"),
-    "sink.content-compatible": Key("protocol.content_compatible", "flag"),
-    "sink.debezium-disable-schema": Key("protocol.debezium_disable_schema", "flag"),
-    "sink.send-bootstrap-interval-in-sec": Key(
+    "sink.protocol": ConfigKey("protocol.protocol", "text"),
+    "sink.schema-registry": ConfigKey("protocol.schema_registry", "text"),
+    "sink.only-output-updated-columns": ConfigKey("protocol.only_output_updated_columns", "flag"),
+    "sink.delete-only-output-handle-key-columns": ConfigKey("protocol.delete_only_output_handle_key_columns", "flag"),
+    "sink.content-compatible": ConfigKey("protocol.content_compatible", "flag"),
+    "sink.debezium-disable-schema": ConfigKey("protocol.debezium_disable_schema", "flag"),
+    "sink.send-bootstrap-interval-in-sec": ConfigKey(
         "protocol.send_bootstrap_interval_in_sec", "number", -(1 << 31), 1 << 31
     ),
-    "sink.send-bootstrap-in-msg-count": Key("protocol.send_bootstrap_in_msg_count", "number", -(1 << 31), 1 << 31),
-    "sink.send-bootstrap-to-all-partition": Key("protocol.send_bootstrap_to_all_partition", "flag"),
-    "sink.send-all-bootstrap-at-start": Key("protocol.send_all_bootstrap_at_start", "flag"),
-    _KAFKA + "partition-num": Key("kafka.partition_num", "number", 1, 10_000),
-    _KAFKA + "replication-factor": Key("kafka.replication_factor", "number", 1, 100),
-    _KAFKA + "auto-create-topic": Key("kafka.auto_create_topic", "flag"),
-    _KAFKA + "max-message-bytes": Key("kafka.max_message_bytes", "number", 1_000, 1 << 30),
-    _KAFKA + "compression": Key("kafka.compression", "text"),
-    _KAFKA + "required-acks": Key("kafka.required_acks", "number", -1, 1),
-    _KAFKA + "enable-tls": Key("kafka.enable_tls", "flag"),
-    _KAFKA + "insecure-skip-verify": Key("kafka.insecure_skip_verify", "flag"),
-    _KAFKA + "ca": Key("kafka.ca", "text", pem=True),
-    _KAFKA + "cert": Key("kafka.cert", "text", pem=True),
-    _KAFKA + "key": Key("kafka.key", "text", secret=True, pem=True),
-    _KAFKA + "sasl-mechanism": Key("kafka.sasl_mechanism", "text"),
-    _KAFKA + "sasl-user": Key("kafka.sasl_user", "text"),
-    _KAFKA + "sasl-password": Key("kafka.sasl_password", "text", secret=True),
-    _KAFKA + "output-raw-change-event": Key("raw_changes", "flag"),
-    _CODEC + "enable-tidb-extension": Key("protocol.enable_tidb_extension", "flag"),
-    _CODEC + "max-batch-size": Key("protocol.max_batch_size", "number", 1, 10_000),
-    _CODEC + "output-row-key": Key("protocol.output_row_key", "flag"),
-    _CODEC + "avro-decimal-handling-mode": Key("protocol.avro_decimal_handling_mode", "text"),
-    _CODEC + "avro-bigint-unsigned-handling-mode": Key("protocol.avro_bigint_unsigned_handling_mode", "text"),
-    _LARGE + "large-message-handle-option": Key("kafka.large.option", "text"),
-    _LARGE + "large-message-handle-compression": Key("kafka.large.compression", "text"),
-    _LARGE + "claim-check-storage-uri": Key("kafka.large.claim_check_storage_uri", "text"),
-    _LARGE + "claim-check-raw-value": Key("kafka.large.claim_check_raw_value", "flag"),
-    "tistream.split-unique-updates": Key("split_unique_updates", "flag"),
-    "tistream.shards": Key("shards", "number", 1, SHARDS_MAX),
-    "tistream.shards-max": Key("shards_max", "number", 1, SHARDS_MAX),
-    "tistream.admin-events": Key("admin_events", "flag"),
+    "sink.send-bootstrap-in-msg-count": ConfigKey("protocol.send_bootstrap_in_msg_count", "number", -(1 << 31), 1 << 31),
+    "sink.send-bootstrap-to-all-partition": ConfigKey("protocol.send_bootstrap_to_all_partition", "flag"),
+    "sink.send-all-bootstrap-at-start": ConfigKey("protocol.send_all_bootstrap_at_start", "flag"),
+    _KAFKA + "partition-num": ConfigKey("kafka.partition_num", "number", 1, 10_000),
+    _KAFKA + "replication-factor": ConfigKey("kafka.replication_factor", "number", 1, 100),
+    _KAFKA + "auto-create-topic": ConfigKey("kafka.auto_create_topic", "flag"),
+    _KAFKA + "max-message-bytes": ConfigKey("kafka.max_message_bytes", "number", 1_000, 1 << 30),
+    _KAFKA + "compression": ConfigKey("kafka.compression", "text"),
+    _KAFKA + "required-acks": ConfigKey("kafka.required_acks", "number", -1, 1),
+    _KAFKA + "enable-tls": ConfigKey("kafka.enable_tls", "flag"),
+    _KAFKA + "insecure-skip-verify": ConfigKey("kafka.insecure_skip_verify", "flag"),
+    _KAFKA + "ca": ConfigKey("kafka.ca", "text", pem=True),
+    _KAFKA + "cert": ConfigKey("kafka.cert", "text", pem=True),
+    _KAFKA + "key": ConfigKey("kafka.key", "text", secret=True, pem=True),
+    _KAFKA + "sasl-mechanism": ConfigKey("kafka.sasl_mechanism", "text"),
+    _KAFKA + "sasl-user": ConfigKey("kafka.sasl_user", "text"),
+    _KAFKA + "sasl-password": ConfigKey("kafka.sasl_password", "text", secret=True),
+    _KAFKA + "output-raw-change-event": ConfigKey("raw_changes", "flag"),
+    _CODEC + "enable-tidb-extension": ConfigKey("protocol.enable_tidb_extension", "flag"),
+    _CODEC + "max-batch-size": ConfigKey("protocol.max_batch_size", "number", 1, 10_000),
+    _CODEC + "output-row-key": ConfigKey("protocol.output_row_key", "flag"),
+    _CODEC + "avro-decimal-handling-mode": ConfigKey("protocol.avro_decimal_handling_mode", "text"),
+    _CODEC + "avro-bigint-unsigned-handling-mode": ConfigKey("protocol.avro_bigint_unsigned_handling_mode", "text"),
+    _LARGE + "large-message-handle-option": ConfigKey("kafka.large.option", "text"),
+    _LARGE + "large-message-handle-compression": ConfigKey("kafka.large.compression", "text"),
+    _LARGE + "claim-check-storage-uri": ConfigKey("kafka.large.claim_check_storage_uri", "text"),
+    _LARGE + "claim-check-raw-value": ConfigKey("kafka.large.claim_check_raw_value", "flag"),
+    "tistream.split-unique-updates": ConfigKey("split_unique_updates", "flag"),
+    "tistream.shards": ConfigKey("shards", "number", 1, SHARDS_MAX),
+    "tistream.shards-max": ConfigKey("shards_max", "number", 1, SHARDS_MAX),
+    "tistream.admin-events": ConfigKey("admin_events", "flag"),
 }
 
 OLD_VALUE = {"sink.open.output-old-value": "open-protocol", "sink.debezium.output-old-value": "debezium"}

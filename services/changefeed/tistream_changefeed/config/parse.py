@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from tistream_changefeed.config import listed
 from tistream_changefeed.config.feed_config import FeedConfig
-from tistream_changefeed.config.keys import LISTS, OLD_VALUE, Key, SinkKeys
+from tistream_changefeed.config.keys import LISTS, OLD_VALUE, ConfigKey, SinkKeys
 from tistream_changefeed.config.kinds import SinkKind, kind_of
 from tistream_changefeed.config.listed import refused
 from tistream_changefeed.config.sink_uri import NO_PEM, SinkUri, is_pem, is_placeholder, placeholder
@@ -192,7 +192,7 @@ class _Fields:
         place[name] = value
 
 
-def _converted(key: str, used: Key, value: Any) -> Any:
+def _converted(key: str, used: ConfigKey, value: Any) -> Any:
     match used.kind:
         case "flag":
             return _flag(key, value)

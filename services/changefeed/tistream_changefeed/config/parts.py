@@ -13,7 +13,7 @@ from tistream.schema.visible import TableVersion
 from tistream_changefeed.config.feed_config import EventFilterConfig, FeedConfig
 from tistream_changefeed.config.listed import refused
 from tistream_changefeed.dispatch.dispatchers import Dispatcher, Dispatchers
-from tistream_changefeed.dispatch.partition_rule import By, PartitionRule, UnfitTable
+from tistream_changefeed.dispatch.partition_rule import PartitionBy, PartitionRule, UnfitTable
 from tistream_changefeed.dispatch.topic import TopicExpression
 from tistream_changefeed.filters.column_selector import ColumnSelector
 from tistream_changefeed.filters.event_filter import EventFilter, parse_sql
@@ -108,7 +108,7 @@ def splitting(config: FeedConfig, routes: Dispatchers) -> Splitting:
 
     def by_handle_and_index(version: TableVersion) -> Sequence[Column]:
         rule = routes.rule(*version.name)
-        if rule.by is not By.INDEX or rule.index is None:
+        if rule.by is not PartitionBy.INDEX or rule.index is None:
             return by_handle(version)
         return tuple(dict.fromkeys([*by_handle(version), *_hashed(rule, version)]))
 

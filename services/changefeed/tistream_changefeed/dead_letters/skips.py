@@ -16,7 +16,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Skips:
+class SkippedEvents:
     """The events that a person has chosen to leave out. `topic` is the dead letter topic, and `bytes_max` the maximum
     size of a letter."""
 
@@ -43,15 +43,15 @@ class Skips:
                 return skip
         return None
 
-    def of(self, error: MessageTooLarge) -> Skips:
-        """Return the Skips that leave out the events of `error`, which are too large for a message. Their letters go to
+    def of(self, error: MessageTooLarge) -> SkippedEvents:
+        """Return the SkippedEvents that leave out the events of `error`, which are too large for a message. Their letters go to
         the same dead letter topic."""
         why = "its message is larger than max-message-bytes, and on-row-error is dead-letter"
         named = [Skip(commit_ts=ts, table=error.table, key=key.hex(), reason=why) for ts, key in error.events]
         return replace(self, named=named)
 
 
-NO_SKIPS = Skips((), "", 0)
+NO_SKIPS = SkippedEvents((), "", 0)
 
 
 def without(batch: RowBatch, left_out: Sequence[tuple[int, Skip]]) -> Bools:

@@ -23,7 +23,7 @@ from tistream_changefeed.rows.handle_key import handle_columns, index_columns
 from tistream_changefeed.rows.row_batch import RowBatch
 
 
-class By(StrEnum):
+class PartitionBy(StrEnum):
     """The facts about a row event on which its partition can depend."""
 
     TABLE = "table"
@@ -33,12 +33,12 @@ class By(StrEnum):
 
 
 _NAMES = {
-    "default": By.TABLE,
-    "table": By.TABLE,
-    "index-value": By.INDEX,
-    "rowid": By.INDEX,  # its deprecated name
-    "columns": By.COLUMNS,
-    "ts": By.TS,
+    "default": PartitionBy.TABLE,
+    "table": PartitionBy.TABLE,
+    "index-value": PartitionBy.INDEX,
+    "rowid": PartitionBy.INDEX,  # its deprecated name
+    "columns": PartitionBy.COLUMNS,
+    "ts": PartitionBy.TS,
 }
 _FORMS = {
     Kind.JSON: Form.JSON,
@@ -63,7 +63,7 @@ class PartitionRule:
     """A rule that chooses the partition of a row event. `index` names the index that By.INDEX hashes; None means the
     handle key. `columns` are the columns that By.COLUMNS hashes."""
 
-    by: By = By.TABLE
+    by: PartitionBy = PartitionBy.TABLE
     index: str | None = None
     columns: tuple[str, ...] = ()
 
@@ -71,12 +71,12 @@ class PartitionRule:
     def named(cls, name: str, index: str | None = None, columns: Sequence[str] = ()) -> PartitionRule:
         """The rule with this name in a configuration. Unknown names mean By.TABLE, as in TiCDC. Raises InvalidRequest
         if an index or columns are given that the rule does not use."""
-        by = _NAMES.get(name.lower(), By.TABLE)
-        if index and by is not By.INDEX:
+        by = _NAMES.get(name.lower(), PartitionBy.TABLE)
+        if index and by is not PartitionBy.INDEX:
             raise InvalidRequest(f"partition = {name!r} uses no index: remove index = {index!r}, or use 'index-value'")
-        if columns and by is not By.COLUMNS:
+        if columns and by is not PartitionBy.COLUMNS:
             raise InvalidRequest(f"partition = {name!r} uses no columns: remove them, or use 'columns'")
-        if by is By.COLUMNS and not columns:
+        if by is PartitionBy.COLUMNS and not columns:
             raise InvalidRequest("partition = 'columns' needs a list of columns, for example columns = ['id']")
         return cls(by, index or None, tuple(columns))
 
@@ -90,16 +90,16 @@ class PartitionRule:
         lacks the index or a column, or if a column is virtual, because its values are unknown."""
         table = version.table
         match self.by:
-            case By.TABLE | By.TS:
+            case PartitionBy.TABLE | PartitionBy.TS:
                 return ()
-            case By.INDEX:
+            case PartitionBy.INDEX:
                 found = handle_columns(table) if self.index is None else index_columns(table, self.index)
                 if found is None:
                     raise UnfitTable(
                         f"table {'.'.join(version.name)} has no unique index {self.index!r}, which partition ="
                         " 'index-value' names: create it, or let the dispatcher name another"
                     )
-            case By.COLUMNS:
+            case PartitionBy.COLUMNS:
                 found = _columns(table, self.columns, ".".join(version.name))
         unknown = next((column.name for column in found if not column.visible), None)
         if unknown is not None:
@@ -112,7 +112,7 @@ class PartitionRule:
     def hashes(self, batch: RowBatch) -> Int64s:
         """A number for each event, not negative; modulo the number of partitions it is the event's partition. An event
         is hashed by its new row, or a delete by its old one. Raises UnfitTable."""
-        if self.by is By.TS:
+        if self.by is PartitionBy.TS:
             return batch.commit_ts
         out = np.full(len(batch), crc_of(*batch.version.name), np.int64)
         columns = self.hashed(batch.version)
@@ -132,7 +132,7 @@ class PartitionRule:
     def _spelled(self, table: Table, columns: Sequence[Column]) -> list[str]:
         """The names of the columns as they are hashed, in upper and lower case: as the index definition has them, or as
         the table has them."""
-        if self.by is By.INDEX and self.index is not None:
+        if self.by is PartitionBy.INDEX and self.index is not None:
             for index in table.indexes:
                 if index.public and (index.unique or index.primary) and index.name.lower() == self.index.lower():
                     spelled = {part.offset: part.name for part in index.columns}

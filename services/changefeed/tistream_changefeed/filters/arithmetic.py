@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tistream.decode.kernels.arrow_buffers import number_array, numbers_of, validity
 from tistream.errors import InvalidRequest
 from tistream_changefeed.filters.comparison import decimal, double, numeric
-from tistream_changefeed.filters.operand import NULL, Operand, Sort
+from tistream_changefeed.filters.operand import NULL, Operand, OperandType
 
 _INT64, _UINT64 = pa.int64(), pa.uint64()
 
@@ -36,14 +36,14 @@ def multiply(left: Operand, right: Operand) -> Operand:
 def divide(left: Operand, right: Operand) -> Operand:
     """`left / right` of floating-point numbers; NULL where `right` is 0. Raises InvalidRequest for exact numbers: how
     MySQL rounds their quotient depends on the digits of both."""
-    if Sort.NULL in (left.sort, right.sort):
+    if OperandType.NULL in (left.sort, right.sort):
         return NULL
     one, other = numeric(left), numeric(right)
-    if Sort.DOUBLE not in (one.sort, other.sort):
+    if OperandType.DOUBLE not in (one.sort, other.sort):
         raise InvalidRequest(f"{left.name} / {right.name}: `/` needs a floating-point number: use DIV, or multiply")
     below = double(other.values)
     below = pc.if_else(pc.equal(below, 0.0), pa.scalar(None, pa.float64()), below)
-    return Operand(Sort.DOUBLE, pc.divide(double(one.values), below), f"{left.name} / {right.name}")
+    return Operand(OperandType.DOUBLE, pc.divide(double(one.values), below), f"{left.name} / {right.name}")
 
 
 def quotient(left: Operand, right: Operand) -> Operand:
@@ -59,25 +59,25 @@ def remainder(left: Operand, right: Operand) -> Operand:
 
 def negate(operand: Operand) -> Operand:
     """`-operand`. Raises InvalidRequest if the operand is not a number."""
-    if operand.sort is Sort.NULL:
+    if operand.sort is OperandType.NULL:
         return NULL
     one = numeric(operand)
-    values = one.values if one.sort is Sort.DOUBLE else decimal(one.values)
+    values = one.values if one.sort is OperandType.DOUBLE else decimal(one.values)
     return Operand(one.sort, pc.negate(values), f"-{operand.name}")
 
 
 def _calculated(sign: str, calculate: Callable[[Any, Any], Any], left: Operand, right: Operand) -> Operand:
-    if Sort.NULL in (left.sort, right.sort):
+    if OperandType.NULL in (left.sort, right.sort):
         return NULL
     one, other = numeric(left), numeric(right)
     name = f"{left.name} {sign} {right.name}"
-    if Sort.DOUBLE in (one.sort, other.sort):
-        return Operand(Sort.DOUBLE, calculate(double(one.values), double(other.values)), name)
-    return Operand(Sort.EXACT, calculate(decimal(one.values), decimal(other.values)), name)
+    if OperandType.DOUBLE in (one.sort, other.sort):
+        return Operand(OperandType.DOUBLE, calculate(double(one.values), double(other.values)), name)
+    return Operand(OperandType.EXACT, calculate(decimal(one.values), decimal(other.values)), name)
 
 
 def _integers(sign: str, left: Operand, right: Operand) -> Operand:
-    if Sort.NULL in (left.sort, right.sort):
+    if OperandType.NULL in (left.sort, right.sort):
         return NULL
     one, other = numeric(left), numeric(right)
     name = f"{left.name} {sign} {right.name}"
@@ -87,7 +87,7 @@ def _integers(sign: str, left: Operand, right: Operand) -> Operand:
             rows = max((len(values) for values in pair if not isinstance(values, pa.Scalar)), default=1)
             found = _divided(sign, *(_spread(values, rows) for values in pair))
             constant = one.constant and other.constant
-            return Operand(Sort.EXACT, found[0] if constant else found, name)
+            return Operand(OperandType.EXACT, found[0] if constant else found, name)
     raise InvalidRequest(f"{name}: {sign} needs two integers, both signed or both unsigned: compare such columns only")
 
 
@@ -95,7 +95,7 @@ def _as_integers(operand: Operand, kind: Any) -> Any:
     """The values as integers of the type `kind`; None if they are of another type."""
     if operand.values.type == kind:
         return operand.values
-    if operand.sort is Sort.EXACT and operand.constant:
+    if operand.sort is OperandType.EXACT and operand.constant:
         try:
             return operand.values.cast(kind)
         except pa.ArrowInvalid:  # a fraction, or out of range

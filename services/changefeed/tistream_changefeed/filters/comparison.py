@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tistream.errors import InvalidRequest
 from tistream_changefeed.filters.collation import comparable, folded
-from tistream_changefeed.filters.operand import NULL, Operand, Sort, exact_number, moment, span
+from tistream_changefeed.filters.operand import NULL, Operand, OperandType, exact_number, moment, span
 
 Compare = Callable[[Any, Any], Any]
 
@@ -24,7 +24,7 @@ _COMPARE: dict[str, Compare] = {
     "greater": pc.greater,
     "greater_equal": pc.greater_equal,
 }
-_NUMBERS = frozenset({Sort.BOOL, Sort.EXACT, Sort.DOUBLE})
+_NUMBERS = frozenset({OperandType.BOOL, OperandType.EXACT, OperandType.DOUBLE})
 _INT64, _UINT64 = pa.int64(), pa.uint64()
 _INTEGER_DIGITS = 20
 LIKE_CHARS_MAX = 1_024
@@ -34,41 +34,41 @@ def compare(how: str, left: Operand, right: Operand) -> Operand:
     """Compare two operands by the operator `how`, a key of _COMPARE. Returns a BOOL operand; NULL where one side is
     NULL. Raises InvalidRequest for operands that MySQL would compare by converting one of them in a way that is not
     supported."""
-    if Sort.NULL in (left.sort, right.sort):
+    if OperandType.NULL in (left.sort, right.sort):
         return NULL
     ordered = how not in (EQUAL, UNEQUAL)
     a, b = _alike(left, right, ordered=ordered)
-    return Operand(Sort.BOOL, _COMPARE[how](a, b), f"{left.name} {how} {right.name}")
+    return Operand(OperandType.BOOL, _COMPARE[how](a, b), f"{left.name} {how} {right.name}")
 
 
 def null_safe_equal(left: Operand, right: Operand) -> Operand:
     """`<=>`: NULL equals NULL."""
     both = pc.and_(is_null(left).values, is_null(right).values)
     equal = compare(EQUAL, left, right).values
-    return Operand(Sort.BOOL, pc.or_(pc.fill_null(equal, False), both), f"{left.name} <=> {right.name}")
+    return Operand(OperandType.BOOL, pc.or_(pc.fill_null(equal, False), both), f"{left.name} <=> {right.name}")
 
 
 def is_null(operand: Operand) -> Operand:
     """Whether each value is NULL."""
-    return Operand(Sort.BOOL, pc.is_null(operand.values), f"{operand.name} IS NULL")
+    return Operand(OperandType.BOOL, pc.is_null(operand.values), f"{operand.name} IS NULL")
 
 
 def truth(operand: Operand) -> Any:
     """Return whether each value of an operand is true, as a boolean array or scalar; NULL where the value is NULL.
     Raises InvalidRequest for texts and dates."""
     match operand.sort:
-        case Sort.BOOL | Sort.NULL:
+        case OperandType.BOOL | OperandType.NULL:
             return operand.values
-        case Sort.EXACT | Sort.DOUBLE:
+        case OperandType.EXACT | OperandType.DOUBLE:
             return pc.not_equal(operand.values, pa.scalar(0).cast(operand.values.type))
     raise InvalidRequest(f"{operand.name} is not a condition: compare it with a value, such as `id > 5`")
 
 
 def like(operand: Operand, pattern: str, escape: str) -> Operand:
     """`LIKE`, with a constant pattern. Raises InvalidRequest if the operand is not a text."""
-    if operand.sort is Sort.NULL:
+    if operand.sort is OperandType.NULL:
         return NULL
-    if operand.sort not in (Sort.TEXT, Sort.ENUM):
+    if operand.sort not in (OperandType.TEXT, OperandType.ENUM):
         raise InvalidRequest(f"{operand.name} is not a text, and LIKE needs one: use = or <")
     if len(pattern) > LIKE_CHARS_MAX:
         raise InvalidRequest(f"a LIKE pattern has {len(pattern)} characters: at most {LIKE_CHARS_MAX} are accepted")
@@ -88,20 +88,20 @@ def like(operand: Operand, pattern: str, escape: str) -> Operand:
         regex.append(re.escape(escape))
     texts = folded(operand.values, collation)
     found = pc.match_substring_regex(texts, f"(?s)^{''.join(regex)}$")
-    return Operand(Sort.BOOL, found, f"{operand.name} LIKE {pattern!r}")
+    return Operand(OperandType.BOOL, found, f"{operand.name} LIKE {pattern!r}")
 
 
 def numeric(operand: Operand) -> Operand:
     """Convert an operand to a number. Raises InvalidRequest for a text or a time, which MySQL would convert to a
     number."""
-    if operand.sort is Sort.BOOL:
-        return Operand(Sort.EXACT, operand.values.cast(_INT64), operand.name)
-    if operand.sort is Sort.ENUM:
-        return Operand(Sort.EXACT, operand.numbers, operand.name)
-    if operand.sort is Sort.TEXT and operand.constant:
+    if operand.sort is OperandType.BOOL:
+        return Operand(OperandType.EXACT, operand.values.cast(_INT64), operand.name)
+    if operand.sort is OperandType.ENUM:
+        return Operand(OperandType.EXACT, operand.numbers, operand.name)
+    if operand.sort is OperandType.TEXT and operand.constant:
         exact = exact_number(operand.values.as_py())
         if exact is not None:
-            return Operand(Sort.EXACT, exact, operand.name)
+            return Operand(OperandType.EXACT, exact, operand.name)
     if operand.sort not in _NUMBERS:
         raise InvalidRequest(f"{operand.name} is not a number: compare it with a text or a column of its own type")
     return operand
@@ -123,22 +123,22 @@ def _alike(left: Operand, right: Operand, *, ordered: bool) -> tuple[Any, Any]:
     """Convert both values to one type in which they can be compared; with `ordered` also by less and greater. Raises
     InvalidRequest if no such type is supported."""
     sorts = {left.sort, right.sort}
-    if Sort.OPAQUE in sorts:
-        name = left.name if left.sort is Sort.OPAQUE else right.name
+    if OperandType.OPAQUE in sorts:
+        name = left.name if left.sort is OperandType.OPAQUE else right.name
         raise InvalidRequest(f"{name} is JSON or a vector: it can be tested by IS NULL only")
     if sorts & _NUMBERS:
         return _numbers(numeric(left), numeric(right))
-    if Sort.MOMENT in sorts:
-        return _converted(left, right, Sort.MOMENT, moment)
-    if Sort.SPAN in sorts:
-        return _converted(left, right, Sort.SPAN, span)
-    if Sort.BINARY in sorts:
+    if OperandType.MOMENT in sorts:
+        return _converted(left, right, OperandType.MOMENT, moment)
+    if OperandType.SPAN in sorts:
+        return _converted(left, right, OperandType.SPAN, span)
+    if OperandType.BINARY in sorts:
         return _bytes(left), _bytes(right)
     return _texts(left, right, ordered=ordered)
 
 
 def _numbers(left: Operand, right: Operand) -> tuple[Any, Any]:
-    if Sort.DOUBLE in (left.sort, right.sort):
+    if OperandType.DOUBLE in (left.sort, right.sort):
         return double(left.values), double(right.values)
     for kind in (_INT64, _UINT64):
         for one, other in ((left, right), (right, left)):
@@ -160,13 +160,13 @@ def _integer(constant: Any, kind: Any) -> Any:
     return pa.scalar(int(value), kind) if low <= value <= high else None
 
 
-def _converted(left: Operand, right: Operand, sort: Sort, convert: Callable[[str], Any]) -> tuple[Any, Any]:
+def _converted(left: Operand, right: Operand, sort: OperandType, convert: Callable[[str], Any]) -> tuple[Any, Any]:
     """Make both sides dates or times of one sort. A side that is a constant text is converted by `convert`."""
 
     def one(operand: Operand, other: Operand) -> Any:
         if operand.sort is sort:
             return operand.values
-        if operand.sort is Sort.TEXT and operand.constant:
+        if operand.sort is OperandType.TEXT and operand.constant:
             return convert(operand.values.as_py())
         raise InvalidRequest(
             f"{operand.name} cannot be compared with {other.name}, because their types differ: compare it with its "
@@ -177,7 +177,7 @@ def _converted(left: Operand, right: Operand, sort: Sort, convert: Callable[[str
 
 
 def _bytes(operand: Operand) -> Any:
-    if operand.sort in (Sort.BINARY, Sort.TEXT, Sort.ENUM):
+    if operand.sort in (OperandType.BINARY, OperandType.TEXT, OperandType.ENUM):
         return operand.values.cast(pa.large_binary())
     raise InvalidRequest(f"{operand.name} cannot be compared with bytes: compare it with a quoted text")
 

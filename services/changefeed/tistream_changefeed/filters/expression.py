@@ -24,7 +24,7 @@ from tistream.schema.tidb.table import Column, Table
 from tistream.schema.visible import fold
 from tistream_changefeed.filters import arithmetic
 from tistream_changefeed.filters import comparison as compared
-from tistream_changefeed.filters.operand import NULL, Operand, Sort, of_column, of_number, of_text
+from tistream_changefeed.filters.operand import NULL, Operand, OperandType, of_column, of_number, of_text
 
 _MISSING = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>")
 CHARS_MAX = 16_384
@@ -179,7 +179,7 @@ def _literal(node: Any, _: Columns) -> Operand:
 
 
 def _boolean(node: Any, _: Columns) -> Operand:
-    return Operand(Sort.BOOL, pa.scalar(bool(node.this)), "TRUE" if node.this else "FALSE")
+    return Operand(OperandType.BOOL, pa.scalar(bool(node.this)), "TRUE" if node.this else "FALSE")
 
 
 def _null(_: Any, __: Columns) -> Operand:
@@ -195,7 +195,7 @@ def _not(node: Any, columns: Columns) -> Operand:
 
 
 def _inverted(operand: Operand) -> Operand:
-    return Operand(Sort.BOOL, pc.invert(compared.truth(operand)), f"NOT {operand.name}")
+    return Operand(OperandType.BOOL, pc.invert(compared.truth(operand)), f"NOT {operand.name}")
 
 
 def _joined(node: Any, columns: Columns) -> Operand:
@@ -203,7 +203,7 @@ def _joined(node: Any, columns: Columns) -> Operand:
     first, *rest = (compared.truth(_evaluate(one, columns)) for one in node.flatten(unnest=False))
     for other in rest:
         first = join(first, other)
-    return Operand(Sort.BOOL, first, type(node).__name__.upper())
+    return Operand(OperandType.BOOL, first, type(node).__name__.upper())
 
 
 def _comparison(node: Any, columns: Columns) -> Operand:
@@ -223,7 +223,7 @@ def _is(node: Any, columns: Columns) -> Operand:
         raise InvalidRequest(f"{_named(node)}: only IS NULL, IS TRUE and IS FALSE are supported")
     found = compared.truth(operand)
     shown = pc.fill_null(found if node.expression.this else pc.invert(found), False)
-    return Operand(Sort.BOOL, shown, f"{operand.name} IS")
+    return Operand(OperandType.BOOL, shown, f"{operand.name} IS")
 
 
 def _in(node: Any, columns: Columns) -> Operand:
@@ -231,21 +231,21 @@ def _in(node: Any, columns: Columns) -> Operand:
     found: Any = pa.scalar(False)
     for one in node.expressions:
         found = pc.or_kleene(found, compared.compare(compared.EQUAL, operand, _evaluate(one, columns)).values)
-    return Operand(Sort.BOOL, found, f"{operand.name} IN")
+    return Operand(OperandType.BOOL, found, f"{operand.name} IN")
 
 
 def _between(node: Any, columns: Columns) -> Operand:
     operand = _evaluate(node.this, columns)
     low = compared.compare("greater_equal", operand, _evaluate(node.args["low"], columns))
     high = compared.compare("less_equal", operand, _evaluate(node.args["high"], columns))
-    return Operand(Sort.BOOL, pc.and_kleene(low.values, high.values), f"{operand.name} BETWEEN")
+    return Operand(OperandType.BOOL, pc.and_kleene(low.values, high.values), f"{operand.name} BETWEEN")
 
 
 def _like(node: Any, columns: Columns, escape: str = "\\") -> Operand:
     pattern = _evaluate(node.expression, columns)
-    if pattern.sort is Sort.NULL:
+    if pattern.sort is OperandType.NULL:
         return NULL
-    if pattern.sort is not Sort.TEXT or not pattern.constant:
+    if pattern.sort is not OperandType.TEXT or not pattern.constant:
         raise InvalidRequest(f"{pattern.name}: the pattern of LIKE must be a quoted text")
     found = compared.like(_evaluate(node.this, columns), pattern.values.as_py(), escape)
     return _inverted(found) if node.args.get("negate") else found
@@ -253,7 +253,7 @@ def _like(node: Any, columns: Columns, escape: str = "\\") -> Operand:
 
 def _escape(node: Any, columns: Columns) -> Operand:
     escape = _evaluate(node.expression, columns)
-    text = escape.values.as_py() if escape.sort is Sort.TEXT and escape.constant else None
+    text = escape.values.as_py() if escape.sort is OperandType.TEXT and escape.constant else None
     if text is None or len(text) > 1:
         raise InvalidRequest(f"{escape.name}: ESCAPE needs a quoted character")
     return _like(node.this, columns, text)

@@ -25,7 +25,7 @@ _SPAN = re.compile(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _SPAN_PARTS = r"^(?P<sign>-?)(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+)(?:\.(?P<fraction>\d+))?$"
 
 
-class Sort(Enum):
+class OperandType(Enum):
     """The type by which an operand is compared."""
 
     NULL = auto()
@@ -42,10 +42,10 @@ class Sort(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Values of one type of comparison (`Sort`): an array with one element for each row, or a scalar, which is a
+    """Values of one type of comparison (`OperandType`): an array with one element for each row, or a scalar, which is a
     constant."""
 
-    sort: Sort
+    sort: OperandType
     values: Any
     name: str  # as errors show it
     collation: str | None = None  # of texts of a column
@@ -56,24 +56,24 @@ class Operand:
         return isinstance(self.values, pa.Scalar)
 
 
-NULL = Operand(Sort.NULL, pa.scalar(None, pa.bool_()), "NULL")
+NULL = Operand(OperandType.NULL, pa.scalar(None, pa.bool_()), "NULL")
 
 
 def of_column(column: Column, array: Any) -> Operand:
     """Make the operand of a column from its decoded values."""
     kind, name = kind_of(column), f"column {column.name!r}"
-    sort = _SORTS.get(kind, Sort.OPAQUE)
-    if sort not in (Sort.TEXT, Sort.ENUM):
+    sort = _SORTS.get(kind, OperandType.OPAQUE)
+    if sort not in (OperandType.TEXT, OperandType.ENUM):
         return Operand(sort, _CONVERTED.get(kind, _same)(column, array), name)
     collation = column.collate or "utf8mb4_bin"
-    if sort is Sort.TEXT:
+    if sort is OperandType.TEXT:
         return Operand(sort, array, name, collation)
     return Operand(sort, names(column, array), name, collation, numbers(column, array))
 
 
 def of_text(text: str) -> Operand:
     """Make the operand of a constant in quotes."""
-    return Operand(Sort.TEXT, pa.scalar(text, pa.large_string()), repr(text))
+    return Operand(OperandType.TEXT, pa.scalar(text, pa.large_string()), repr(text))
 
 
 def of_number(text: str) -> Operand:
@@ -81,9 +81,9 @@ def of_number(text: str) -> Operand:
     number, or has more than DIGITS_MAX digits."""
     exact = exact_number(text)
     if exact is not None:
-        return Operand(Sort.EXACT, exact, text)
+        return Operand(OperandType.EXACT, exact, text)
     try:
-        return Operand(Sort.DOUBLE, pa.scalar(float(text), pa.float64()), text)
+        return Operand(OperandType.DOUBLE, pa.scalar(float(text), pa.float64()), text)
     except ValueError:
         raise InvalidRequest(
             f"{text!r} is not a number, which the other side is: write one, such as 7 or 1.5"
@@ -158,17 +158,17 @@ def _spans(_: Column, texts: Any) -> Any:
 
 
 _SORTS = {
-    Kind.INT: Sort.EXACT,
-    Kind.UINT: Sort.EXACT,
-    Kind.DECIMAL: Sort.EXACT,
-    Kind.FLOAT: Sort.DOUBLE,
-    Kind.DOUBLE: Sort.DOUBLE,
-    Kind.TEXT: Sort.TEXT,
-    Kind.BINARY: Sort.BINARY,
-    Kind.TIME: Sort.MOMENT,
-    Kind.DURATION: Sort.SPAN,
-    Kind.ENUM: Sort.ENUM,
-    Kind.SET: Sort.ENUM,
+    Kind.INT: OperandType.EXACT,
+    Kind.UINT: OperandType.EXACT,
+    Kind.DECIMAL: OperandType.EXACT,
+    Kind.FLOAT: OperandType.DOUBLE,
+    Kind.DOUBLE: OperandType.DOUBLE,
+    Kind.TEXT: OperandType.TEXT,
+    Kind.BINARY: OperandType.BINARY,
+    Kind.TIME: OperandType.MOMENT,
+    Kind.DURATION: OperandType.SPAN,
+    Kind.ENUM: OperandType.ENUM,
+    Kind.SET: OperandType.ENUM,
 }
 _CONVERTED: dict[Kind, Callable[[Column, Any], Any]] = {
     Kind.DECIMAL: _decimals,

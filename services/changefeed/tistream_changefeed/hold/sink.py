@@ -17,7 +17,7 @@ from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Transaction
-from tistream_changefeed.protocols.messages import Claim
+from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.protocols.table_change import TableAt
 from tistream_changefeed.table_errors.rules import ErrorRules
 
@@ -48,7 +48,7 @@ class Sink(Protocol):
     def behind(self, until: Position) -> Sequence[int]:
         """The other shards of the feed whose progress in the sink has not reached `until`."""
 
-    def keep(self, claims: Sequence[Claim]) -> None:
+    def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Write the claim-check files to which messages refer, before the messages are written."""
 
     def write(self, transaction: Transaction) -> None:
@@ -78,7 +78,7 @@ class Encoded(Generic[P]):
 
     messages: P
     framed: Callable[[P], P]
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[ClaimFile, ...] = ()
     letters: tuple[DeadLetter, ...] = ()
 
 

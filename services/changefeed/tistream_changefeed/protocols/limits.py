@@ -15,7 +15,7 @@ import pyarrow as pa
 from tistream.arrays import Int64s
 from tistream.decode.kernels.arrow_buffers import flat_bytes
 from tistream.errors import FatalError
-from tistream_changefeed.protocols.messages import Claim, Messages
+from tistream_changefeed.protocols.messages import ClaimFile, Messages
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import kinds
 from tistream_changefeed.rows.window import taken
@@ -123,14 +123,14 @@ def within(
     if limit.refuses or not batch.handle:
         raise MessageTooLarge(batch, large, int(sizes[large[0]]), limit.bytes_max, reduced=False)
     part = taken(batch, large)
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[ClaimFile, ...] = ()
     locations: list[str] | None = None
     if limit.claim_check is not None:
         names = limit.claim_check.names(part)
         kept = _value if limit.claim_check.raw else content
         locations = [f"{limit.claim_check.location}/{name}" for name in names]
         claims = tuple(
-            Claim(name, kept(_bytes(messages.keys, at), messages.values[at].as_py()))
+            ClaimFile(name, kept(_bytes(messages.keys, at), messages.values[at].as_py()))
             for name, at in zip(names, large.tolist(), strict=True)
         )
     small = limit.packed_all(reduced(part, locations))

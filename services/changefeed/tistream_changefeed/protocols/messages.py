@@ -14,7 +14,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimFile:
     """A file that must be in the claim-check storage before the messages that refer to it are sent."""
 
     name: str
@@ -29,7 +29,7 @@ class Messages:
 
     keys: pa.Array | None
     values: pa.Array
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[ClaimFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

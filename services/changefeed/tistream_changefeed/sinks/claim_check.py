@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tistream.errors import CommitConflict, CommitStateUnknown, RetryableError
 from tistream.storage.object_store import ObjectStore
 from tistream_changefeed.core.failure import failed, retry
-from tistream_changefeed.protocols.messages import Claim
+from tistream_changefeed.protocols.messages import ClaimFile
 
 _TRIES = 3
 
@@ -19,7 +19,7 @@ class ClaimFiles:
     def __init__(self, objects: ObjectStore, location: str) -> None:
         self._objects, self._location = objects, location
 
-    def put(self, claims: Iterable[Claim]) -> None:
+    def put(self, claims: Iterable[ClaimFile]) -> None:
         """Write these files. A file that exists with the same bytes is from an earlier attempt, and is kept. Raises
         FeedFailed."""
         for claim in claims:
@@ -28,7 +28,7 @@ class ClaimFiles:
             except RetryableError as error:
                 raise retry("sink", self._location, f"a file cannot be put: {error}") from error
 
-    def _put(self, claim: Claim) -> None:
+    def _put(self, claim: ClaimFile) -> None:
         for _ in range(_TRIES):
             try:
                 self._objects.put_new(claim.name, claim.content)
@@ -40,7 +40,7 @@ class ClaimFiles:
                 return
         raise retry("sink", self._location, f"no answer came to {_TRIES} puts of {claim.name}")
 
-    def _check_same(self, claim: Claim) -> None:
+    def _check_same(self, claim: ClaimFile) -> None:
         if self._objects.get(claim.name) != claim.content:
             raise failed(
                 "sink",

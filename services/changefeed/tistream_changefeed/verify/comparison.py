@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, VerifiedTable
 from tistream_changefeed.core.outgoing import SentMessage
-from tistream_changefeed.verify.message_heads import Head
+from tistream_changefeed.verify.message_heads import MessageHead
 
 Name = tuple[str, str]
 
@@ -19,7 +19,7 @@ Name = tuple[str, str]
 class _Counted:
     """How often an event was expected and found; equal events are counted together. `offset`: of the newest message."""
 
-    head: Head
+    head: MessageHead
     topic: str
     partition: int
     wanted: int = 0
@@ -36,11 +36,11 @@ class Comparison:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def wanted(self, one: SentMessage, head: Head) -> None:
+    def wanted(self, one: SentMessage, head: MessageHead) -> None:
         """Add an event that the feed had to send."""
         self._of(one, head).wanted += 1
 
-    def found(self, one: SentMessage, head: Head, offset: int) -> None:
+    def found(self, one: SentMessage, head: MessageHead, offset: int) -> None:
         """Add an event that was found in a message. `head` is what the message says about it; `offset` is that of the
         message in its partition."""
         counted = self._of(one, head)
@@ -99,7 +99,7 @@ class Comparison:
                 key=dict(one.head.key),
             )
 
-    def _of(self, one: SentMessage, head: Head) -> _Counted:
+    def _of(self, one: SentMessage, head: MessageHead) -> _Counted:
         digest = _digest(one)
         found = self._seen.get(digest)
         if found is None:

@@ -23,7 +23,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadMessage:
     """A committed message and its offset."""
 
     sent: SentMessage
@@ -47,7 +47,7 @@ class KafkaRange:
 
     def messages(
         self, topics: Mapping[str, int], from_ms: int, done: Callable[[], Collection[Place]]
-    ) -> Iterator[Read]:
+    ) -> Iterator[ReadMessage]:
         """Yield the messages of the topics that were written at or after `from_ms` (Unix ms), up to the present end of
         each partition. `topics`: numbers of partitions. After each message `done` is called; it returns the partitions
         of which no more messages are needed."""
@@ -61,7 +61,7 @@ class KafkaRange:
 
     def _read(
         self, consumer: Consumer, topics: Mapping[str, int], from_ms: int, done: Callable[[], Collection[Place]]
-    ) -> Iterator[Read]:
+    ) -> Iterator[ReadMessage]:
         places = [(topic, number) for topic, count in sorted(topics.items()) for number in range(count)]
         found = consumer.offsets_for_times([TopicPartition(*one, from_ms) for one in places], timeout=self._answer_s)
         starts = {(one.topic, one.partition): one.offset for one in found}
@@ -78,7 +78,7 @@ class KafkaRange:
                 place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
                 error = message.error()
                 if error is None:
-                    yield Read(SentMessage(*place, _bytes(message.key()), _bytes(message.value())), offset)
+                    yield ReadMessage(SentMessage(*place, _bytes(message.key()), _bytes(message.value())), offset)
                     offset += 1
                 elif error.code() != KafkaError._PARTITION_EOF:
                     raise failure_of(error.name(), error.str(), place[0])

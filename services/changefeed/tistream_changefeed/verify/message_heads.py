@@ -17,7 +17,7 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class MessageHead:
     """The commit_ts, the table and the key that a message states for its row event. `key`: the values of the handle
     key; empty if the message does not mark its columns."""
 
@@ -34,7 +34,7 @@ class ResolvedHead:
     ts: int
 
 
-HeadOf = Callable[[Pair], Head | ResolvedHead | None]
+HeadOf = Callable[[Pair], MessageHead | ResolvedHead | None]
 """Reads what an event says about itself. None: it is no row and no resolved ts, such as a DDL. Raises Unreadable."""
 
 
@@ -43,7 +43,7 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MessageReader:
     """Functions that read the messages of a protocol. `events`: the events of one message, each with the key and the
     value that the encoder gave it. `head`: what one event says about itself. `resolves`: whether the topic has resolved
     messages."""
@@ -53,18 +53,18 @@ class Reading:
     resolves: bool = True
 
 
-def reading(protocol: ProtocolConfig) -> Reading | str:
+def reading(protocol: ProtocolConfig) -> MessageReader | str:
     """The functions that read messages of this protocol. If they cannot be compared, a text that says why."""
     name = protocol.protocol
     if name == "open-protocol":
-        return Reading(unframed, _checked(_open))
+        return MessageReader(unframed, _checked(_open))
     if name == "simple":
-        return Reading(_alone, _checked(_simple))
+        return MessageReader(_alone, _checked(_simple))
     if name == "debezium":
-        return Reading(_alone, _checked(_debezium), protocol.enable_tidb_extension)
+        return MessageReader(_alone, _checked(_debezium), protocol.enable_tidb_extension)
     if name == "canal-json":
         if protocol.enable_tidb_extension:
-            return Reading(_alone, _checked(_canal))
+            return MessageReader(_alone, _checked(_canal))
         return "canal-json has no commit_ts in its messages: enable-tidb-extension=true of the sink URI adds it"
     return f"messages of {name} are not compared: open-protocol, canal-json, debezium and simple are"
 
@@ -94,7 +94,7 @@ def _alone(message: Pair) -> Sequence[Pair]:
 
 
 def _checked(head: HeadOf) -> HeadOf:
-    def found(pair: Pair) -> Head | ResolvedHead | None:
+    def found(pair: Pair) -> MessageHead | ResolvedHead | None:
         try:
             return head(pair)
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -103,7 +103,7 @@ def _checked(head: HeadOf) -> HeadOf:
     return found
 
 
-def _open(pair: Pair) -> Head | ResolvedHead | None:
+def _open(pair: Pair) -> MessageHead | ResolvedHead | None:
     key = orjson.loads(pair[0] or b"")
     if key["t"] == _RESOLVED:
         return ResolvedHead(int(key["ts"]))
@@ -112,10 +112,10 @@ def _open(pair: Pair) -> Head | ResolvedHead | None:
     body = orjson.loads(pair[1] or b"")
     columns = body.get("u") or body.get("d") or {}
     named = {name: column.get("v") for name, column in columns.items() if column.get("h")}
-    return Head(int(key["ts"]), str(key["scm"]), str(key["tbl"]), named)
+    return MessageHead(int(key["ts"]), str(key["scm"]), str(key["tbl"]), named)
 
 
-def _canal(pair: Pair) -> Head | ResolvedHead | None:
+def _canal(pair: Pair) -> MessageHead | ResolvedHead | None:
     value = orjson.loads(pair[1] or b"")
     extension = value["_tidb"]
     if "watermarkTs" in extension:
@@ -124,20 +124,20 @@ def _canal(pair: Pair) -> Head | ResolvedHead | None:
         return None
     row = value["data"][0]
     named = {name: row.get(name) for name in value["pkNames"] or ()}
-    return Head(int(extension["commitTs"]), str(value["database"]), str(value["table"]), named)
+    return MessageHead(int(extension["commitTs"]), str(value["database"]), str(value["table"]), named)
 
 
-def _simple(pair: Pair) -> Head | ResolvedHead | None:
+def _simple(pair: Pair) -> MessageHead | ResolvedHead | None:
     value = orjson.loads(pair[1] or b"")
     kind = value["type"]
     if kind == "WATERMARK":
         return ResolvedHead(int(value["commitTs"]))
     if kind not in ("INSERT", "UPDATE", "DELETE"):
         return None
-    return Head(int(value["commitTs"]), str(value["database"]), str(value["table"]), {})
+    return MessageHead(int(value["commitTs"]), str(value["database"]), str(value["table"]), {})
 
 
-def _debezium(pair: Pair) -> Head | ResolvedHead | None:
+def _debezium(pair: Pair) -> MessageHead | ResolvedHead | None:
     value = orjson.loads(pair[1] or b"")
     payload = value.get("payload", value)
     source, kind = payload["source"], payload.get("op")
@@ -147,4 +147,4 @@ def _debezium(pair: Pair) -> Head | ResolvedHead | None:
         return None
     key = orjson.loads(pair[0] or b"{}")
     named = dict(key.get("payload", key))
-    return Head(int(source["commit_ts"]), str(source["db"]), str(source["table"]), named)
+    return MessageHead(int(source["commit_ts"]), str(source["db"]), str(source["table"]), named)

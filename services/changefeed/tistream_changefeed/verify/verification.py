@@ -31,7 +31,7 @@ from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
 from tistream_changefeed.verify.comparison import Comparison
 from tistream_changefeed.verify.kafka_range import KafkaRange
-from tistream_changefeed.verify.message_heads import Head, Reading, ResolvedHead, Unreadable, reading
+from tistream_changefeed.verify.message_heads import MessageHead, MessageReader, ResolvedHead, Unreadable, reading
 
 LONGEST_MS = 8_000  # less than the API server waits for the answer
 ANSWER_S = 4.0  # for each answer of the broker, and for the pool
@@ -87,7 +87,7 @@ class _Comparing:
     ask: VerifyFeed
     tenant: TenantKey
     feed: RunnableFeed
-    how: Reading
+    how: MessageReader
     target: KafkaTarget
     view: Pool
     by: Verifications
@@ -138,13 +138,13 @@ class _Comparing:
             if len(rows):
                 yield pipeline.rows(rows, self._partitions)
 
-    def _wanted(self) -> Iterator[tuple[tuple[Encoded[Outgoing], int], SentMessage, Head]]:
+    def _wanted(self) -> Iterator[tuple[tuple[Encoded[Outgoing], int], SentMessage, MessageHead]]:
         """Yield each event that the feed had to send, as ((the messages encoded together, its index in them), its
         message, its head)."""
         for encoded in self._encoded():
             for at, one in enumerate(encoded.messages.each()):
                 head = self._head(one)
-                if isinstance(head, Head) and self._asked_for(head):
+                if isinstance(head, MessageHead) and self._asked_for(head):
                     yield (encoded, at), one, head
 
     def _pipeline(self) -> FeedPipeline:
@@ -159,7 +159,7 @@ class _Comparing:
 
     # ---- what is there
 
-    def _there(self) -> Iterator[tuple[SentMessage, Head, int]]:
+    def _there(self) -> Iterator[tuple[SentMessage, MessageHead, int]]:
         done: set[tuple[str, int]] = set()
         there = self.topics.there(self.counts)
         since_ms = max(0, physical_ms(self.ask.from_ts) - SKEW_MS)
@@ -183,13 +183,13 @@ class _Comparing:
         except Unreadable as error:
             raise InvalidRequest(f"{sent.topic}-{sent.partition}, offset {offset}: {error}") from error
 
-    def _head(self, one: SentMessage) -> Head | ResolvedHead | None:
+    def _head(self, one: SentMessage) -> MessageHead | ResolvedHead | None:
         try:
             return self.how.head((one.key, one.value))
         except Unreadable as error:
             raise InvalidRequest(f"{one.topic}-{one.partition}: {error}") from error
 
-    def _asked_for(self, head: Head) -> bool:
+    def _asked_for(self, head: MessageHead) -> bool:
         table = self.ask.table
         within = self.ask.from_ts < head.commit_ts <= self.ask.to_ts
         return within and (table is None or fold(f"{head.database}.{head.table}") == fold(table))

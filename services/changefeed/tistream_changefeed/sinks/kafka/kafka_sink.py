@@ -23,7 +23,7 @@ from tistream_changefeed.core.failure import failed, retry
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing, SentMessage
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order, Transaction
-from tistream_changefeed.protocols.messages import Claim
+from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_changefeed.sinks.kafka import target as settings
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
@@ -109,7 +109,7 @@ class KafkaSink:
         found = self._others.read(self._progress_end(), wait=False)
         return barrier.behind(found, range(order.shards), order.shard, order.fence, order.revision, until)
 
-    def keep(self, claims: Sequence[Claim]) -> None:
+    def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Write the claim-check files to which messages refer, before the messages are written."""
         if claims:
             assert self._claims is not None, "only claim-check makes such files"

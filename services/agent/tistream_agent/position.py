@@ -31,7 +31,7 @@ class ChainSealed(FatalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class RecentClaims:
     """The recent claims of a territory, as the newest files of its chain show them. A claim is the first file of an
     agent that takes the chain over. `claims` is the number of claims. `newest` is the ts of the newest file, 0 if the
     chain has no file; `nonce` is that of the agent that wrote it."""
@@ -98,11 +98,11 @@ def end_of_chain(
     return position, said.get(chain.NONCE) == SEALED
 
 
-def contest_of(objects: ObjectStore, tenant: TenantKey, store_id: int, now_ms: int) -> Contest:
+def recent_claims(objects: ObjectStore, tenant: TenantKey, store_id: int, now_ms: int) -> RecentClaims:
     """Count the claims of a territory within RECENT_MS, from the files at the end of its chain. Raises Unavailable."""
     newest = newest_file(objects, tenant, store_id)
     if not newest:
-        return Contest()
+        return RecentClaims()
     after = layout.change_file(tenant, store_id, max(0, newest - _TAIL))
     recent = [
         info
@@ -111,9 +111,9 @@ def contest_of(objects: ObjectStore, tenant: TenantKey, store_id: int, now_ms: i
     ]
     try:
         found = claim_pause.claims([info.key for info in recent], lambda key: _nonce(objects, key))
-        return Contest(found, newest, _nonce(objects, layout.change_file(tenant, store_id, newest)))
+        return RecentClaims(found, newest, _nonce(objects, layout.change_file(tenant, store_id, newest)))
     except (CorruptObject, NotFoundYet):
-        return Contest()  # the claim meets the same file, and says what is wrong
+        return RecentClaims()  # the claim meets the same file, and says what is wrong
 
 
 def _is_recent(info: ObjectInfo, now_ms: int) -> bool:

@@ -25,9 +25,9 @@ from tistream_agent.holding.order import Order
 from tistream_agent.inbox import Inbox
 from tistream_agent.metrics import AgentMetrics
 from tistream_agent.outbox import Outbox
-from tistream_agent.position import ChainSealed, contest_of, last_position, newest_file, snapshot_ts
+from tistream_agent.position import ChainSealed, last_position, newest_file, recent_claims, snapshot_ts
 from tistream_agent.settings import AgentSettings
-from tistream_agent.status import Seen, TerritoryStatus, territory_status
+from tistream_agent.status import RecordedState, TerritoryStatus, territory_status
 from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import tenant_keys
 from tistream_agent.upstream.pd import OtherCluster, PdClient
@@ -72,7 +72,7 @@ class TerritoryRun:
             on_call=lambda rpc: metrics.pd_calls.labels(rpc).inc(),
         )
         self._stopping = new_event()
-        self._seen: Seen | None = None  # replaced as a whole, by the thread of `run`
+        self._seen: RecordedState | None = None  # replaced as a whole, by the thread of `run`
         self._state, self._reason = "starting", "it reads its chain and asks PD"
         self._pd_cluster_id = 0
         self._counts = Counts()
@@ -122,7 +122,7 @@ class TerritoryRun:
     def _waits_for_its_claim(self) -> bool:
         """Pause before a claim, if several agents take the territory from each other in turn. Returns whether the
         process must end."""
-        contest = contest_of(self._objects, self.order.tenant, self.order.store_id, self._clock.now_ms())
+        contest = recent_claims(self._objects, self.order.tenant, self.order.store_id, self._clock.now_ms())
         pause = claim_pause.pause_s(contest.claims)
         waited, grown_s, newest = 0.0, 0.0, contest.newest
         while waited < pause and waited - grown_s < claim_pause.SILENT_S:
@@ -236,7 +236,7 @@ class TerritoryRun:
         self._counts = counts
         now_ms, lowest, before = self._clock.now_ms(), machine.lowest(), self._seen
         same = before is not None and (before.span, before.waits_for) == (lowest.piece.span, lowest.state)
-        self._seen = Seen(
+        self._seen = RecordedState(
             durable_ts=machine.hold_ts + 1,  # the hold lies just below what the files promise
             span=lowest.piece.span,
             waits_for=lowest.state,

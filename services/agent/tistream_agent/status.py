@@ -40,7 +40,7 @@ class AgentStatus(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RecordedState:
     """The state of a territory's agent, as its thread has recorded it for other threads. `durable_ts`: all changes up
     to it are in files. `span`, `waits_for`: the keys that are furthest behind, and what they wait for in words, since
     `since_ms`. `region_id` is the region of these keys; 0 if PD has not answered yet."""
@@ -56,7 +56,7 @@ class Seen:
 
 
 def territory_status(
-    order: Order, pd_cluster_id: int, state: str, reason: str, seen: Seen | None, now_ms: int
+    order: Order, pd_cluster_id: int, state: str, reason: str, seen: RecordedState | None, now_ms: int
 ) -> TerritoryStatus:
     """Build the status of a territory. `seen` is None before the territory has begun. `reason` says why it does not
     run."""
@@ -87,7 +87,7 @@ def territory_status(
     return status.model_copy(update=found)
 
 
-def _waits(seen: Seen, lag_ms: int, now_ms: int) -> str:
+def _waits(seen: RecordedState, lag_ms: int, now_ms: int) -> str:
     """Describe what a late territory waits for, as text."""
     for_s = max(0, now_ms - seen.since_ms) // 1_000
     if lag_ms < LATE_MS:

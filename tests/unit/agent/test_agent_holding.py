@@ -21,7 +21,7 @@ from tistream_agent.holding.claim_pause import PAUSE_MAX_S, claims, pause_s
 from tistream_agent.holding.order import Changes, Order, changes, order_of, report_of
 from tistream_agent.position import newest_file
 from tistream_agent.settings import AgentSettings
-from tistream_agent.status import LATE_MS, Seen, territory_status
+from tistream_agent.status import LATE_MS, RecordedState, territory_status
 
 ACME = TenantKey("7", "acme")
 ONE = Order(ACME, 1, ("pd-1:2379", "pd-2:2379"), 17, TenantKind.TIDB, "ks", KeySpan(b"a", b""), 3)
@@ -98,7 +98,9 @@ def test_the_end_of_a_chain_is_found(files: int) -> None:
 
 
 NOW_MS = 1_700_000_000_000
-SEEN = Seen((NOW_MS - LATE_MS - 7_000) << 18, KeySpan(b"t", b"u"), "region 7 on store 2 scans", NOW_MS - 12_000, 3, 90)
+SEEN = RecordedState(
+    (NOW_MS - LATE_MS - 7_000) << 18, KeySpan(b"t", b"u"), "region 7 on store 2 scans", NOW_MS - 12_000, 3, 90
+)
 
 
 def test_a_late_territory_says_how_long_it_has_waited_for_what() -> None:

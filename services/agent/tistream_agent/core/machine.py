@@ -23,7 +23,7 @@ from tistream_agent.core.received.pd_clock import PdClock
 from tistream_agent.core.received.range_logs import RangeLogs, ranges_of
 from tistream_agent.core.scanner import BrokenMessage, scan
 from tistream_agent.core.steps import AgentConfig, Command
-from tistream_agent.core.subscription import PromiseBroken, StreamLies, Subscriptions
+from tistream_agent.core.subscription import PromiseBroken, StreamContradiction, Subscriptions
 from tistream_agent.core.territory import (
     LIVE,
     SCANNING,
@@ -53,7 +53,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lowest:
+class SlowestPiece:
     """The part of a territory (a piece, see core/territory.py) that is furthest behind, for `/status`. `state` says in
     words what it waits for. `region_id` is 0 if PD has not answered yet."""
 
@@ -236,7 +236,7 @@ class TerritoryAgent:
             return []
         try:
             outcome = self.subscriptions.take(event.stream, scan(event.messages), *self._pd_bounds(now_ms))
-        except (BrokenMessage, StreamLies) as error:
+        except (BrokenMessage, StreamContradiction) as error:
             return self._distrust(event.stream, str(error), now_ms)
         except PromiseBroken as error:
             return self._stop("upstream", str(error))
@@ -366,7 +366,7 @@ class TerritoryAgent:
         live = len(self.territory) - len(loose) - scanning
         return {WAITING: waiting, TO_REGISTER: len(loose) - waiting, SCANNING: scanning, LIVE: live}
 
-    def lowest(self) -> Lowest:
+    def lowest(self) -> SlowestPiece:
         """The piece (a span of keys with one state, core/territory.py) that is furthest behind, and what it waits
         for."""
         piece, reached = self._slowest()
@@ -378,6 +378,6 @@ class TerritoryAgent:
             case Subscribed(region=region, request_id=request_id):
                 what = "is live" if self.subscriptions.is_live(request_id) else "scans"
                 text = f"region {region.region_id} on store {region.leader_store} {what}"
-        return Lowest(
+        return SlowestPiece(
             piece, reached, text, 0 if isinstance(piece.state, WaitsForRegion) else piece.state.region.region_id
         )

@@ -35,7 +35,7 @@ _MIN_SLOTS = 64
 TS_MAX = (1 << 63) - 1
 
 
-class StreamLies(TiStreamError):
+class StreamContradiction(TiStreamError):
     """Raised if events of a stream contradict its registrations. The stream must end, and its regions are registered
     again."""
 
@@ -186,7 +186,7 @@ class Subscriptions:
         the batch arrived; it is lower than `ts_max`, which allows for wrong clocks.
 
         Raises:
-            StreamLies: an event contradicts its registration. Nothing of the batch may be used.
+            StreamContradiction: an event contradicts its registration. Nothing of the batch may be used.
             PromiseBroken: the batch has a commit at or below a resolved_ts that its subscription has received.
         """
         rows, items = scanned.rows, scanned.items
@@ -239,7 +239,7 @@ class Subscriptions:
     def _refused(self, verdict: int, scanned: Scanned, item: int, sent_as: int) -> TiStreamError:
         region, request = int(scanned.items[k.REGION, item]), int(scanned.items[k.REQUEST, item])
         if verdict == k.WRONG_REGION:
-            return StreamLies(f"request {sent_as} was not sent for region {region}, of which it has events")
+            return StreamContradiction(f"request {sent_as} was not sent for region {region}, of which it has events")
         opened = self._opened[self._slot(request)]
         if verdict == k.PROMISE_BROKEN:
             return PromiseBroken(
@@ -249,8 +249,8 @@ class Subscriptions:
                 "(docs/backfill.md)"
             )
         if verdict == k.AHEAD:
-            return StreamLies(f"region {region} sent a timestamp that PD cannot have given yet")
-        return StreamLies(
+            return StreamContradiction(f"region {region} sent a timestamp that PD cannot have given yet")
+        return StreamContradiction(
             f"request {sent_as} of region {region} has a row without a valid type, operation or timestamp"
         )
 

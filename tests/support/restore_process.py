@@ -18,10 +18,10 @@ from tistream.pool.versions.plan import IndexShard
 from tistream.schema.history import History
 from tistream.storage.open import open_objects
 from tistream.wire.bulk.restores import RestoreReport, RestoreWork
-from tistream_ingest.restore.allowed import Allowed
+from tistream_ingest.restore.allowed import AllowedTargets
 from tistream_ingest.restore.mysql_chunks import MySqlChunks
 from tistream_ingest.restore.object_targets import ParquetObjects
-from tistream_ingest.restore.restoring import Restoring
+from tistream_ingest.restore.restore_attempt import RestoreAttempt
 from tistream_ingest.restore.tenants import TenantReads
 
 NEXT_CHUNK = "next chunk"
@@ -37,7 +37,7 @@ class Order:
     history: History
     end_ts: int
     shards: list[IndexShard]
-    allowed: Allowed
+    allowed: AllowedTargets
     chunk_rows: int
 
 
@@ -52,7 +52,7 @@ def attempt(order: Order, meta: Connection) -> None:
 
     reads = TenantReads(lambda _: order.history, lambda _: (order.end_ts, order.shards))
     process = Process(objects, meanwhile=partial(ask, NEXT_CHUNK))
-    Restoring(order.work, objects, reads, process, order.allowed, ask).attempt()
+    RestoreAttempt(order.work, objects, reads, process, order.allowed, ask).attempt()
 
 
 @dataclass

@@ -17,9 +17,9 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream.wire.bulk.restores import IfExists, NewRestore, Place, RestoreInfo, RestoreName, RestoreWork
 from tistream_ingest.jobs.local import LocalRunner
-from tistream_ingest.restore.allowed import Allowed
+from tistream_ingest.restore.allowed import AllowedTargets
 from tistream_ingest.restore.chunk_io import ChunkWork
-from tistream_ingest.restore.restoring import Restoring
+from tistream_ingest.restore.restore_attempt import RestoreAttempt
 from tistream_ingest.restore.tenants import TenantReads
 from tistream_meta.database import tables
 from tistream_meta.restores.book import RestoreBook
@@ -92,14 +92,14 @@ class RestoreRuns:
         """A target below the allowed prefix."""
         return f"file://{self.folder}/targets/{name}"
 
-    def claim(self, process: Process | None = None) -> Restoring:
+    def claim(self, process: Process | None = None) -> RestoreAttempt:
         """Claim the next restore, as a process does."""
         found = self.book.claim("ingest-1")
         assert found is not None
         wanted = NewRestore.model_validate_json(found.wanted)
         work = RestoreWork(cluster_id="7", tenant_id="acme", epoch=found.epoch, wanted=wanted)
         objects = self.points.world.objects
-        return Restoring(
+        return RestoreAttempt(
             work,
             objects,
             self.reads(),
@@ -114,9 +114,9 @@ class RestoreRuns:
         world, shards = self.points.world, self.points.reads.shards()
         return TenantReads(lambda _: world.history, lambda _: (world.end_ts, shards))
 
-    def allowed(self) -> Allowed:
+    def allowed(self) -> AllowedTargets:
         """The settings of the process."""
-        return Allowed([f"file://{self.folder}/targets"], str(self.folder / "dsn"))
+        return AllowedTargets([f"file://{self.folder}/targets"], str(self.folder / "dsn"))
 
     def info(self, restore_id: str) -> RestoreInfo:
         """What callers see."""

@@ -17,8 +17,8 @@ from tistream.schema.tidb.table import parse_table
 from tistream.storage.open import open_objects
 from tistream.targets.restored_table import RestoredTable
 from tistream_ingest.restore import restore_plan
-from tistream_ingest.restore.chunk_io import BackWork, ChunkWork, CountWork, ReadWork
-from tistream_ingest.restore.chunk_target import Numbered, TargetSpec
+from tistream_ingest.restore.chunk_io import ChunkWork, CountWork, ReadBackWork, ReadWork
+from tistream_ingest.restore.chunk_target import NumberedTable, TargetSpec
 from tistream_ingest.restore.object_targets import ParquetObjects
 
 
@@ -40,7 +40,7 @@ class RestoredChunks:
         table = parse_table(info)
         name = ("bench", table.name)
         statements = table_statements(info, name, dialect)
-        one = Numbered(1, RestoredTable(name, name, table.visible_columns, statements, f"{number:032x}"), info)
+        one = NumberedTable(1, RestoredTable(name, name, table.visible_columns, statements, f"{number:032x}"), info)
         spec = TargetSpec("parquet", str(place), dialect)
         target = ParquetObjects(open_objects(str(place)), dialect)
         target.begin(one, replace=False)
@@ -53,6 +53,6 @@ class RestoredChunks:
             for chunk in chunks
         ]
         written = [work.run(self._objects) for work in works]
-        back = [BackWork(one, part, spec).run(self._objects) for part in target.parts(one, len(chunks))]
+        back = [ReadBackWork(one, part, spec).run(self._objects) for part in target.parts(one, len(chunks))]
         assert written == back
         return sum(found.rows for found in back)

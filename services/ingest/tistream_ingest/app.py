@@ -44,11 +44,11 @@ from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.plan.cuts import Limits
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.restore import restoring
-from tistream_ingest.restore.allowed import Allowed
+from tistream_ingest.restore.allowed import AllowedTargets
 from tistream_ingest.restore.claims import BEAT_MS as BEAT_RESTORE_MS
 from tistream_ingest.restore.claims import Claims
 from tistream_ingest.restore.plan_collector import PlanCollector
-from tistream_ingest.restore.restoring import Restoring
+from tistream_ingest.restore.restore_attempt import RestoreAttempt
 from tistream_ingest.restore.tenants import TenantReads
 from tistream_ingest.settings import IngestSettings
 from tistream_ingest.source.bucket import Bucket
@@ -82,7 +82,7 @@ def list_sources(
 def check_restore_target(request: Request, body: CheckTarget) -> Accepted:
     """Check that this process may write into the target of a restore. The answer is 422 if its settings do not allow
     it."""
-    allowed: Allowed = request.app.state.allowed
+    allowed: AllowedTargets = request.app.state.allowed
     allowed.check(body.target)
     return Accepted()
 
@@ -157,13 +157,13 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     def cover(tenant: TenantKey) -> Cover:
         return cover_of(counted, tenant, [RouteTask.of(task) for task in driver.route(tenant).tasks])
 
-    allowed = Allowed(settings.restore_prefixes, settings.restore_dsn_dir)
+    allowed = AllowedTargets(settings.restore_prefixes, settings.restore_dsn_dir)
 
-    def new_restoring(work: RestoreWork, report: Callable[[RestoreReport], object]) -> Restoring:
+    def new_restoring(work: RestoreWork, report: Callable[[RestoreReport], object]) -> RestoreAttempt:
         tenant = TenantKey(work.cluster_id, work.tenant_id)
         pool = RoutedPool(counted, tenant, sorters, lambda: driver.route(tenant))
         reads = _reads(pool, http, driver.registry)
-        return Restoring(work, counted, reads, outside.runner, allowed, report, partial(meter.served, tenant, 0))
+        return RestoreAttempt(work, counted, reads, outside.runner, allowed, report, partial(meter.served, tenant, 0))
 
     claims = Claims(meta, settings.node, settings.restores_ms, new_restoring)
     driver = SourceDriver(settings.url, meta, new_worker, metrics, loop_metrics, keys)

@@ -12,7 +12,7 @@ from support.restore_runs import Killed, Process, RestoreRuns
 from tistream.errors import ClaimEnded
 from tistream.wire.bulk.restores import MySqlPlace
 from tistream_ingest.restore.mysql_chunks import MySqlChunks
-from tistream_ingest.restore.restoring import Refused, TryAgain
+from tistream_ingest.restore.restore_attempt import RestoreRefused, RestoreRetry
 
 ROWID = ("shop", "big")  # 4,800 rows
 
@@ -102,7 +102,7 @@ def test_a_table_that_is_there_is_refused_by_name_and_replaced_on_request(
     ts = runs.points.world.end_ts
     runs.queue(place, ts, ("shop", "ntbl"), ROWID)
     restoring = runs.claim()
-    with pytest.raises(Refused, match=rf"{database}\.big is there"):
+    with pytest.raises(RestoreRefused, match=rf"{database}\.big is there"):
         restoring.attempt()
     restoring.report_progress("failed")
     assert count(mariadb, database) == 1
@@ -120,7 +120,7 @@ def test_a_row_that_another_program_writes_is_found_by_the_comparison(
         runs.claim(Process(runs.points.world.objects, at=2)).attempt()
     mariadb.run(f"DELETE FROM {database}.big LIMIT 1")
     runs.lease_ends()
-    with pytest.raises(Refused, match="differs from what it was"):
+    with pytest.raises(RestoreRefused, match="differs from what it was"):
         runs.claim().attempt()
 
 
@@ -129,7 +129,7 @@ def test_a_server_that_refuses_the_password_is_tried_again_and_nothing_of_its_ad
 ) -> None:
     (runs.folder / "dsn" / "wrong").write_text(f"mysql://tistream:not-this-one@127.0.0.1:{mariadb.port}")
     runs.queue(MySqlPlace(kind="mysql", dsn_file="wrong"), runs.points.world.end_ts, ROWID)
-    with pytest.raises(TryAgain) as failed:
+    with pytest.raises(RestoreRetry) as failed:
         runs.claim().attempt()
     text = str(failed.value)
     assert "1045" in text or "denied" in text
@@ -141,5 +141,5 @@ def test_two_databases_of_one_name_are_refused(runs: RestoreRuns, place: MySqlPl
     one = MySqlPlace(kind="mysql", dsn_file=place.dsn_file, rename=dict.fromkeys(("shop", "types"), "both"))
     ts = runs.points.world.end_ts
     runs.queue(one, ts, ("shop", "ntbl"), ("shop", "NTBL"))
-    with pytest.raises(Refused, match="two tables"):
+    with pytest.raises(RestoreRefused, match="two tables"):
         runs.claim().attempt()

@@ -14,8 +14,8 @@ from support.minio import Minio
 from support.restore_runs import ACME, Killed, Process, RestoreRuns
 from tistream.wire.bulk.restores import ParquetPlace
 from tistream_ingest.jobs.run import SparkRunner
-from tistream_ingest.restore.allowed import Allowed
-from tistream_ingest.restore.restoring import Restoring
+from tistream_ingest.restore.allowed import AllowedTargets
+from tistream_ingest.restore.restore_attempt import RestoreAttempt
 
 pytestmark = pytest.mark.spark
 
@@ -46,9 +46,9 @@ def test_executors_write_what_a_process_that_was_killed_has_left(
     url = server.url(target, "exports")
     name = runs.queue(ParquetPlace(kind="parquet", url=url), runs.points.world.end_ts, ("shop", "big"))
 
-    def claim(runner: Process | SparkRunner) -> Restoring:
+    def claim(runner: Process | SparkRunner) -> RestoreAttempt:
         one = runs.claim()
-        one.objects, one.runner, one.allowed = server.store(pool), runner, Allowed([url], None)
+        one.objects, one.runner, one.allowed = server.store(pool), runner, AllowedTargets([url], None)
         return one
 
     with pytest.raises(Killed):

@@ -16,8 +16,8 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_ingest.restore.claims import Claims
 from tistream_ingest.restore.object_targets import ParquetObjects
+from tistream_ingest.restore.restore_attempt import RestoreAttempt
 from tistream_ingest.restore.restore_plan import FAILURES_MAX
-from tistream_ingest.restore.restoring import Restoring
 
 BIG = ("shop", "big")
 
@@ -35,7 +35,7 @@ def claims(runs: RestoreRuns, process: Process, pauses: list[float]) -> Claims:
         meta,
         "ingest-1",
         1_000,
-        lambda work, report: Restoring(
+        lambda work, report: RestoreAttempt(
             work,
             runs.points.world.objects,
             runs.reads(),

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tistream.errors import InvalidRequest, TargetNotAllowed
 from tistream.wire.bulk.restores import MySqlPlace, ParquetPlace
-from tistream_ingest.restore.allowed import Allowed, below
+from tistream_ingest.restore.allowed import AllowedTargets, below
 from tistream_ingest.settings import IngestSettings
 
 PREFIX = "s3://exports/tistream?endpoint=http://127.0.0.1:9000"
@@ -25,7 +25,7 @@ PREFIX = "s3://exports/tistream?endpoint=http://127.0.0.1:9000"
 )
 def test_a_url_below_an_allowed_prefix_is_allowed(url: str) -> None:
     assert below(url, PREFIX)
-    Allowed([PREFIX], None).check(ParquetPlace(kind="parquet", url=url))
+    AllowedTargets([PREFIX], None).check(ParquetPlace(kind="parquet", url=url))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_url_below_an_allowed_prefix_is_allowed(url: str) -> None:
 def test_every_other_url_is_refused(url: str) -> None:
     assert not below(url, PREFIX)
     with pytest.raises(TargetNotAllowed) as refused:
-        Allowed([PREFIX], None).check_url(url)
+        AllowedTargets([PREFIX], None).check_url(url)
     assert not url or url not in str(refused.value)
 
 
@@ -74,7 +74,7 @@ def test_a_setting_names_prefixes_and_an_empty_one_allows_nothing() -> None:
 def test_without_a_setting_nothing_is_allowed() -> None:
     for place in (ParquetPlace(kind="parquet", url="s3://a/b"), MySqlPlace(kind="mysql", dsn_file="a")):
         with pytest.raises(InvalidRequest):
-            Allowed([], None).check(place)
+            AllowedTargets([], None).check(place)
 
 
 @pytest.fixture
@@ -93,13 +93,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_file_below_the_directory_is_read(folder: Path) -> None:
-    allowed = Allowed([], str(folder / "dsn"))
+    allowed = AllowedTargets([], str(folder / "dsn"))
     for name in ("copy", "./copy", f"{folder}/dsn/copy"):
         assert allowed.server(name).host == "127.0.0.1"
 
 
 def test_a_file_elsewhere_and_one_that_is_not_there_get_one_answer(folder: Path) -> None:
-    allowed = Allowed([], str(folder / "dsn"))
+    allowed = AllowedTargets([], str(folder / "dsn"))
     said = set()
     for name in (
         "../secret",
@@ -125,5 +125,5 @@ def test_a_file_elsewhere_and_one_that_is_not_there_get_one_answer(folder: Path)
 
 def test_a_file_without_a_url_is_refused_and_nothing_of_it_is_shown(folder: Path) -> None:
     with pytest.raises(TargetNotAllowed) as refused:
-        Allowed([], str(folder / "dsn")).server("bad")
+        AllowedTargets([], str(folder / "dsn")).server("bad")
     assert "secret" not in str(refused.value)

@@ -12,7 +12,7 @@ from support.restore_runs import ACME, Killed, Process, RestoreRuns
 from tistream.errors import ClaimEnded
 from tistream.wire.bulk.restores import IfExists, ParquetPlace, SqlFilesPlace
 from tistream_ingest.restore.object_targets import ParquetObjects, SqlObjects
-from tistream_ingest.restore.restoring import Refused
+from tistream_ingest.restore.restore_attempt import RestoreRefused
 
 BIG = ("shop", "big")
 TABLES = [BIG, ("shop", "p_hash"), ("shop", "temp_like"), ("shop", "ntbl"), ("types", "everything")]
@@ -133,7 +133,7 @@ def test_a_table_that_is_there_is_named_before_a_row_is_written(runs: RestoreRun
     runs.claim().attempt()
     before = (runs.folder / "targets" / "a" / "shop.ntbl" / "restore.json").read_bytes()
     runs.queue(place, ts, BIG, ("shop", "ntbl"))
-    with pytest.raises(Refused, match=r"shop\.ntbl is there"):
+    with pytest.raises(RestoreRefused, match=r"shop\.ntbl is there"):
         runs.claim().attempt()
     assert not (runs.folder / "targets" / "a" / "shop.big").exists()
     assert (runs.folder / "targets" / "a" / "shop.ntbl" / "restore.json").read_bytes() == before
@@ -161,7 +161,7 @@ def test_a_folder_of_other_files_is_never_replaced(runs: RestoreRuns) -> None:
     for how, said in cases:
         runs.queue(ParquetPlace(kind="parquet", url=runs.url("a")), runs.points.world.end_ts, BIG, if_exists=how)
         restoring = runs.claim()
-        with pytest.raises(Refused, match=said):
+        with pytest.raises(RestoreRefused, match=said):
             restoring.attempt()
         restoring.report_progress("failed")
     assert (folder / "part-0.parquet").read_bytes() == b"of another program"
@@ -175,7 +175,7 @@ def test_a_file_that_another_program_changes_is_found_by_the_comparison(runs: Re
     first, second, *_ = sorted((runs.folder / "targets" / "a" / "shop.big").glob("*.parquet"))
     second.write_bytes(first.read_bytes())
     runs.lease_ends()
-    with pytest.raises(Refused, match="differs from what it was"):
+    with pytest.raises(RestoreRefused, match="differs from what it was"):
         runs.claim().attempt()
 
 
@@ -183,19 +183,19 @@ def test_a_ts_below_the_history_is_refused_with_its_beginning(runs: RestoreRuns)
     ts = min(shard.base_ts for shard in runs.points.reads.shards()) - 1
     restored = next(one for one in TABLES if runs.points.exists(*one, ts))
     runs.queue(ParquetPlace(kind="parquet", url=runs.url("a")), ts, restored)
-    with pytest.raises(Refused, match=r"the history begins at [0-9]{18}$"):
+    with pytest.raises(RestoreRefused, match=r"the history begins at [0-9]{18}$"):
         runs.claim().attempt()
 
 
 def test_an_unknown_table_is_refused_by_name(runs: RestoreRuns) -> None:
     runs.queue(ParquetPlace(kind="parquet", url=runs.url("a")), runs.points.world.end_ts, ("shop", "none"))
-    with pytest.raises(Refused, match=r"no table shop\.none"):
+    with pytest.raises(RestoreRefused, match=r"no table shop\.none"):
         runs.claim().attempt()
 
 
 def test_a_target_that_is_no_longer_allowed_is_refused_when_it_runs(runs: RestoreRuns) -> None:
     runs.queue(ParquetPlace(kind="parquet", url="file:///elsewhere"), runs.points.world.end_ts, BIG)
-    with pytest.raises(Refused, match="RESTORE_URLS"):
+    with pytest.raises(RestoreRefused, match="RESTORE_URLS"):
         runs.claim().attempt()
 
 

@@ -21,7 +21,7 @@ _PLAIN = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedTargets:
     """The targets that the settings allow. `urls`: the prefixes with which a URL may begin. `dsn_dir`: the directory of
     DSN files; None if no server is allowed."""
 

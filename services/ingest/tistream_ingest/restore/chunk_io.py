@@ -28,7 +28,7 @@ from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream.targets.mysql_url import MySqlUrl
 from tistream.targets.restored_table import TableExists, TargetRefused
 from tistream_ingest.restore import restore_plan
-from tistream_ingest.restore.chunk_target import ChunkTarget, Numbered, TargetSpec
+from tistream_ingest.restore.chunk_target import ChunkTarget, NumberedTable, TargetSpec
 from tistream_ingest.restore.mysql_chunks import MySqlChunks
 from tistream_ingest.restore.object_targets import ParquetObjects, SqlObjects
 from tistream_ingest.restore.restore_plan import Chunk
@@ -63,7 +63,7 @@ class ChunkWork:
     """A work item that writes a chunk into a target. Without a target it only computes the fingerprint of the rows."""
 
     read: ReadWork
-    one: Numbered
+    one: NumberedTable
     chunk: Chunk
     spec: TargetSpec
     write: bool
@@ -97,10 +97,10 @@ class ChunkWork:
 
 
 @dataclass(frozen=True, slots=True)
-class BackWork:
+class ReadBackWork:
     """A work item that reads a part of a target back, to compare it with the rows as of the restore's ts."""
 
-    one: Numbered
+    one: NumberedTable
     part: int
     spec: TargetSpec
 
@@ -134,7 +134,7 @@ def _reader(objects: ObjectStore) -> StoreReader:
     return StoreReader(objects)
 
 
-Work = CountWork | ChunkWork | BackWork
+Work = CountWork | ChunkWork | ReadBackWork
 
 
 @dataclass(frozen=True, slots=True)

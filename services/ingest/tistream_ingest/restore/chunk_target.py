@@ -33,7 +33,7 @@ class TargetSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class NumberedTable:
     """A table of a restore with its number, counted from 1, by which targets name its files. `info`: its TableInfo
     (TiDB's JSON)."""
 
@@ -49,24 +49,24 @@ class ChunkTarget(Protocol):
 
     chunk_rows: int  # of a chunk, at most
 
-    def taken(self, one: Numbered) -> bool:
+    def taken(self, one: NumberedTable) -> bool:
         """Whether the target has a table of that name that this restore did not create. Writes nothing."""
 
-    def begin(self, one: Numbered, *, replace: bool) -> None:
+    def begin(self, one: NumberedTable, *, replace: bool) -> None:
         """Create the table, unless this restore has created it. Raises TableExists, unless `replace`."""
 
-    def there(self, one: Numbered) -> frozenset[int]:
+    def there(self, one: NumberedTable) -> frozenset[int]:
         """The numbers of the chunks that have been written into the target."""
 
-    def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:
+    def write(self, one: NumberedTable, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:
         """Write a chunk, unless the target has it."""
 
-    def parts(self, one: Numbered, chunks: int) -> list[int]:
+    def parts(self, one: NumberedTable, chunks: int) -> list[int]:
         """How a table with `chunks` chunks is read back for a comparison: the numbers of the parts that `fingerprint`
         can read. Empty if the target cannot be read back."""
 
-    def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
+    def fingerprint(self, one: NumberedTable, part: int) -> Fingerprint:
         """The fingerprint of the rows in part `part`, read back from the target."""
 
-    def add_foreign_keys(self, one: Numbered) -> None:
+    def add_foreign_keys(self, one: NumberedTable) -> None:
         """Add the table's foreign keys, unless it has them."""

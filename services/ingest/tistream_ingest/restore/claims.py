@@ -11,7 +11,7 @@ from tistream.errors import ClaimEnded, UnknownName
 from tistream.wire.bulk.restores import RestoreReport, RestoreWork
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_ingest.restore import restore_plan
-from tistream_ingest.restore.restoring import Refused, Restoring, TryAgain
+from tistream_ingest.restore.restore_attempt import RestoreAttempt, RestoreRefused, RestoreRetry
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +26,9 @@ class Claims:
     meta: MetaClient
     node_id: str
     poll_ms: int
-    new: Callable[[RestoreWork, Callable[[RestoreReport], object]], Restoring]
+    new: Callable[[RestoreWork, Callable[[RestoreReport], object]], RestoreAttempt]
     sleep: Callable[[float], None] = time.sleep
-    _running: Restoring | None = None
+    _running: RestoreAttempt | None = None
     _reason: str | None = None
     _ended: bool = False  # the claim has ended: the next report ends the attempt
 
@@ -59,7 +59,7 @@ class Claims:
             except (ClaimEnded, UnknownName):
                 self._ended = True
 
-    def _run(self, running: Restoring) -> None:
+    def _run(self, running: RestoreAttempt) -> None:
         failures = 0
 
         def progressed() -> None:
@@ -72,10 +72,10 @@ class Claims:
             try:
                 running.attempt()
                 return
-            except Refused as error:
+            except RestoreRefused as error:
                 running.end("failed", str(error))
                 return
-            except TryAgain as error:
+            except RestoreRetry as error:
                 failures += 1
                 pause_s = restore_plan.pause_s(failures)
                 if pause_s is None:

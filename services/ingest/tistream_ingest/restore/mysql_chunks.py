@@ -11,7 +11,7 @@ from tistream.restore.insert_sql import insert_statements
 from tistream.targets.mysql import MySqlTarget
 from tistream.targets.mysql_tables import CHUNK_ROWS, MySqlTables
 from tistream.targets.restore_marks import RestoredTables
-from tistream_ingest.restore.chunk_target import Numbered
+from tistream_ingest.restore.chunk_target import NumberedTable
 
 WHOLE = 0
 
@@ -25,7 +25,7 @@ class MySqlChunks:
         """Connect to the server. Raises TargetFailed."""
         self._target, self._tables = target, MySqlTables(target)
 
-    def taken(self, one: Numbered) -> bool:
+    def taken(self, one: NumberedTable) -> bool:
         """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create.
         Creates nothing."""
         database, table = one.table.name
@@ -37,32 +37,32 @@ class MySqlChunks:
             return False
         return self._marks(one).mark(table) is None
 
-    def begin(self, one: Numbered, *, replace: bool) -> None:
+    def begin(self, one: NumberedTable, *, replace: bool) -> None:
         """Implement ChunkTarget.begin: create the table, unless this restore has created it."""
         with self._marks(one).alone():
             self._tables.begin(one.table, replace=replace)
 
-    def there(self, one: Numbered) -> frozenset[int]:
+    def there(self, one: NumberedTable) -> frozenset[int]:
         """Implement ChunkTarget.there: the numbers of the chunks that the target has."""
         return self._marks(one).chunks(one.table.name[1])
 
-    def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:
+    def write(self, one: NumberedTable, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:
         """Implement ChunkTarget.write: write a chunk, unless the target has it."""
         inserts = (sql for batch in batches for sql in insert_statements(batch, one.table.columns, one.table.name))
         self._marks(one).write_numbered(one.table.name[1], number, inserts, rows)
 
-    def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
+    def parts(self, one: NumberedTable, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
         """Implement ChunkTarget.parts: one part, the whole table, because its rows do not show which chunk they are
         from."""
         return [WHOLE]
 
-    def fingerprint(self, one: Numbered, part: int) -> Fingerprint:  # noqa: ARG002 - see ChunkTarget
+    def fingerprint(self, one: NumberedTable, part: int) -> Fingerprint:  # noqa: ARG002 - see ChunkTarget
         """Implement ChunkTarget.fingerprint: the fingerprint of all rows of the table."""
         return self._tables.fingerprint(one.table)
 
-    def add_foreign_keys(self, one: Numbered) -> None:
+    def add_foreign_keys(self, one: NumberedTable) -> None:
         """Implement ChunkTarget.add_foreign_keys: add the table's foreign keys, unless it has them."""
         self._tables.add_foreign_keys(one.table)
 
-    def _marks(self, one: Numbered) -> RestoredTables:
+    def _marks(self, one: NumberedTable) -> RestoredTables:
         return RestoredTables(self._target, one.table.name[0], one.table.restore_id)

@@ -27,7 +27,7 @@ from tistream.schema.tidb.quoting import quoted_name
 from tistream.storage.object_store import ObjectStore
 from tistream.targets.files import directory_of
 from tistream.targets.mysql import EXPLICIT_RANDOM, STRICT
-from tistream_ingest.restore.chunk_target import Numbered
+from tistream_ingest.restore.chunk_target import NumberedTable
 from tistream_ingest.restore.object_folder import ObjectFolder
 
 SCHEMA = "schema.sql"
@@ -46,24 +46,24 @@ class ParquetObjects:
         """Create the target. `dialect` is the SQL dialect of schema.sql."""
         self._objects, self._dialect = objects, dialect
 
-    def taken(self, one: Numbered) -> bool:
+    def taken(self, one: NumberedTable) -> bool:
         """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create.
         Writes nothing."""
         return self._folder(one).taken()
 
-    def begin(self, one: Numbered, *, replace: bool) -> None:
+    def begin(self, one: NumberedTable, *, replace: bool) -> None:
         """Implement ChunkTarget.begin: create the table's folder, unless this restore has created it."""
         folder, statements = self._folder(one), one.table.statements
         folder.claim(replace=replace)
         text = ";\n\n".join(filter(None, (statements.create, statements.foreign_keys))) + ";\n"
         self._objects.put(folder.prefix + SCHEMA, text.encode())
 
-    def there(self, one: Numbered) -> frozenset[int]:
+    def there(self, one: NumberedTable) -> frozenset[int]:
         """Implement ChunkTarget.there: the numbers of the chunks that the target has."""
         found = map(_PARQUET.fullmatch, self._folder(one).names())
         return frozenset(int(name["chunk"]) for name in found if name and name["id"] == one.table.restore_id)
 
-    def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:  # noqa: ARG002
+    def write(self, one: NumberedTable, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:  # noqa: ARG002
         """Implement ChunkTarget.write: write a chunk, unless the target has it."""
         sink = io.BytesIO()
         with pq.ParquetWriter(sink, batches[0].schema, compression="zstd", compression_level=1) as writer:
@@ -71,12 +71,12 @@ class ParquetObjects:
                 writer.write_batch(batch)
         self._folder(one).put(_parquet(one, number), sink.getvalue())
 
-    def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
+    def parts(self, one: NumberedTable, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
         """Implement ChunkTarget.parts: one part for each chunk in the target, including chunks that are not in the
         plan."""
         return sorted(self.there(one))
 
-    def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
+    def fingerprint(self, one: NumberedTable, part: int) -> Fingerprint:
         """Implement ChunkTarget.fingerprint: the fingerprint of the rows in the file of one chunk."""
         total = Fingerprint()
         with pq.ParquetFile(io.BytesIO(self._folder(one).get(_parquet(one, part)))) as file:
@@ -84,11 +84,11 @@ class ParquetObjects:
                 total += of_rows(batch, one.table.columns, None)
         return total
 
-    def add_foreign_keys(self, one: Numbered) -> None:
+    def add_foreign_keys(self, one: NumberedTable) -> None:
         """Implement ChunkTarget.add_foreign_keys: add the table's foreign keys, unless it has them. They are in
         schema.sql."""
 
-    def _folder(self, one: Numbered) -> ObjectFolder:
+    def _folder(self, one: NumberedTable) -> ObjectFolder:
         name = directory_of(*one.table.name)
         return ObjectFolder(self._objects, f"{name}/", f"folder {name} of the target", one.table.restore_id, _PARQUET)
 
@@ -102,50 +102,50 @@ class SqlObjects:
         """Create the target. `dialect` is that of the server that will run the files."""
         self._objects, self._dialect = objects, dialect
 
-    def taken(self, one: Numbered) -> bool:
+    def taken(self, one: NumberedTable) -> bool:
         """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create.
         Writes nothing."""
         return self._folder(one).taken()
 
-    def begin(self, one: Numbered, *, replace: bool) -> None:
+    def begin(self, one: NumberedTable, *, replace: bool) -> None:
         """Implement ChunkTarget.begin: write the file that creates the table, unless this restore has written it."""
         self._folder(one).claim(replace=replace)
         database = f"CREATE DATABASE IF NOT EXISTS {quoted_name(one.table.name[0])}"
         self._put(one, f"1-tables.{one.table.restore_id}.{one.number:06d}.sql", [database, one.table.statements.create])
 
-    def there(self, one: Numbered) -> frozenset[int]:
+    def there(self, one: NumberedTable) -> frozenset[int]:
         """Implement ChunkTarget.there: the numbers of the chunks that the target has."""
         found = (name for name in map(_SQL.fullmatch, self._folder(one).names()) if name and name["chunk"])
         ours = (one.table.restore_id, one.number)
         return frozenset(int(name["chunk"]) for name in found if (name["id"], int(name["table"])) == ours)
 
-    def write(self, one: Numbered, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:  # noqa: ARG002
+    def write(self, one: NumberedTable, number: int, batches: Sequence[pa.RecordBatch], rows: int) -> None:  # noqa: ARG002
         """Implement ChunkTarget.write: write a chunk, unless the target has it."""
         inserts = (sql for batch in batches for sql in insert_statements(batch, one.table.columns, one.table.name))
         name = f"2-rows.{one.table.restore_id}.{one.number:06d}.{number:06d}.sql"
         self._put(one, name, ["BEGIN", *inserts, "COMMIT"])
 
-    def parts(self, one: Numbered, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
+    def parts(self, one: NumberedTable, chunks: int) -> list[int]:  # noqa: ARG002 - see ChunkTarget
         """Implement ChunkTarget.parts: no parts, because SQL files are not read back."""
         return []
 
-    def fingerprint(self, one: Numbered, part: int) -> Fingerprint:
+    def fingerprint(self, one: NumberedTable, part: int) -> Fingerprint:
         """Implement ChunkTarget.fingerprint. It is never called, because `parts` returns no part."""
         raise AssertionError(f"part {part} of {one.table.name}: SQL files are not read back")
 
-    def add_foreign_keys(self, one: Numbered) -> None:
+    def add_foreign_keys(self, one: NumberedTable) -> None:
         """Implement ChunkTarget.add_foreign_keys: add the table's foreign keys, unless it has them."""
         if one.table.statements.foreign_keys is not None:
             name = f"3-foreign-keys.{one.table.restore_id}.{one.number:06d}.sql"
             self._put(one, name, [one.table.statements.foreign_keys])
 
-    def _put(self, one: Numbered, name: str, statements: Iterable[str]) -> None:
+    def _put(self, one: NumberedTable, name: str, statements: Iterable[str]) -> None:
         session = (*SESSION, STRICT, *([EXPLICIT_RANDOM] if self._dialect is Dialect.TIDB else []))
         self._folder(one).put(name, b"".join(sql.encode() + b";\n" for sql in (*session, *statements)))
 
-    def _folder(self, one: Numbered) -> ObjectFolder:
+    def _folder(self, one: NumberedTable) -> ObjectFolder:
         return ObjectFolder(self._objects, "", "the target", one.table.restore_id, _SQL)
 
 
-def _parquet(one: Numbered, number: int) -> str:
+def _parquet(one: NumberedTable, number: int) -> str:
     return f"{one.table.restore_id}-{number:06d}.parquet"

@@ -11,7 +11,7 @@ from tistream.pool.versions.plan import IndexShard
 from tistream.schema.history import History
 from tistream.schema.visible import fold
 from tistream.targets.restored_table import Name
-from tistream_ingest.restore.restoring import TableThen
+from tistream_ingest.restore.restore_attempt import TableAtTs
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class TenantReads:
     history: Callable[[TenantKey], History]
     pool: Callable[[TenantKey], tuple[int, Sequence[IndexShard]]]
 
-    def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableThen]:
+    def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableAtTs]:
         """Implement Tenants.tables: the tables with these names at the ts, in the order of `names`."""
         history = self.history(tenant)
         databases = {database for database, _ in names}
@@ -37,7 +37,7 @@ class TenantReads:
             if version is None or version.head.kind != "table":
                 raise UnknownName(f"no table {database}.{table} at {ts}")
             name = (version.database, version.head.name)
-            tables.append(TableThen(name, version.stored.info(), tuple(version.head.physical_ids)))
+            tables.append(TableAtTs(name, version.stored.info(), tuple(version.head.physical_ids)))
         return tables
 
     def shards(self, tenant: TenantKey, ts: int) -> Sequence[IndexShard]:

@@ -34,16 +34,16 @@ from tistream.targets.mysql_url import MySqlUrl
 from tistream.targets.restored_table import Name, RestoredTable, TableExists, TargetRefused
 from tistream.wire.bulk.restores import MySqlPlace, RestoreReport, RestoreTable, RestoreWork, SqlFilesPlace
 from tistream_ingest.restore import restore_plan
-from tistream_ingest.restore.allowed import Allowed
-from tistream_ingest.restore.chunk_io import BackWork, ChunkWork, CountWork, ReadWork, WorkFailed, guarded, opened
-from tistream_ingest.restore.chunk_target import Numbered, TargetSpec
+from tistream_ingest.restore.allowed import AllowedTargets
+from tistream_ingest.restore.chunk_io import ChunkWork, CountWork, ReadBackWork, ReadWork, WorkFailed, guarded, opened
+from tistream_ingest.restore.chunk_target import NumberedTable, TargetSpec
 from tistream_ingest.restore.restore_plan import Chunk, PlannedTable
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class TableThen:
+class TableAtTs:
     """A table as of the restore's ts: its (database, table) name, its TableInfo and its physical ids."""
 
     name: Name
@@ -54,7 +54,7 @@ class TableThen:
 class Tenants(Protocol):
     """The interface through which a restore reads the schema and the committed rows of tenants."""
 
-    def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableThen]:
+    def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableAtTs]:
         """The tables with these names at the ts, in the order of `names`. Raises UnknownName, Gone, Unavailable."""
 
     def shards(self, tenant: TenantKey, ts: int) -> Sequence[IndexShard]:
@@ -71,16 +71,16 @@ class Runner(Protocol):
     def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], Any], things: Sequence[Any]) -> list[Any]: ...
 
 
-class Refused(Exception):
+class RestoreRefused(Exception):
     """Raised if the restore fails, because a retry could not succeed. The text is the reason."""
 
 
-class TryAgain(Exception):
+class RestoreRetry(Exception):
     """Raised if this attempt has failed for a temporary reason, so a later attempt may succeed."""
 
 
 @dataclass(slots=True)
-class Restoring:
+class RestoreAttempt:
     """One attempt at a restore. `report` sends progress, and raises ClaimEnded once another process has claimed the
     restore, or it was cancelled. `metered` is called with the number of rows that were read from the tenant; rows that
     a later attempt reads again count again."""
@@ -89,7 +89,7 @@ class Restoring:
     objects: ObjectStore
     tenants: Tenants
     runner: Runner
-    allowed: Allowed
+    allowed: AllowedTargets
     report: Callable[[RestoreReport], object]
     metered: Callable[[int], None] = lambda _: None
     progressed: Callable[[], None] = lambda: None
@@ -104,19 +104,19 @@ class Restoring:
 
     def attempt(self) -> None:
         """Write all chunks that are missing, compare the target, and report the end. Raises ClaimEnded, Refused,
-        TryAgain; their texts contain no part of the address of a server."""
+        RestoreRetry; their texts contain no part of the address of a server."""
         try:
             self._attempt()
         except ClaimEnded:
             raise
         except TableExists as error:
-            raise Refused(
+            raise RestoreRefused(
                 f'{error} is there, and this restore has not made it: "if_exists": "replace" drops it'
             ) from error
         except (TargetRefused, FatalError) as error:
-            raise Refused(self._clean(str(error))) from error
+            raise RestoreRefused(self._clean(str(error))) from error
         except (TargetFailed, RetryableError, CommitStateUnknown, OSError) as error:
-            raise TryAgain(self._clean(str(error))) from error
+            raise RestoreRetry(self._clean(str(error))) from error
 
     def report_progress(self, state: str, reason: str | None = None) -> None:
         """Report the present progress. Raises ClaimEnded, Unavailable."""
@@ -162,7 +162,7 @@ class Restoring:
         if left_out:
             reason = "left out: " + "; ".join(f"{'.'.join(name)}: {why}" for name, why in left_out)
         if not found:
-            raise Refused(f"the target can hold none of the tables; {reason}")
+            raise RestoreRefused(f"the target can hold none of the tables; {reason}")
         self.end("done", reason)
 
     def _spec(self) -> tuple[TargetSpec, str | None]:
@@ -179,8 +179,8 @@ class Restoring:
             return TargetSpec(place.kind, bare, target.dialect), url.database
 
     def _numbered(
-        self, tables: Sequence[TableThen], dialect: Dialect, database: str | None
-    ) -> tuple[list[tuple[Numbered, TableThen]], list[tuple[Name, str]]]:
+        self, tables: Sequence[TableAtTs], dialect: Dialect, database: str | None
+    ) -> tuple[list[tuple[NumberedTable, TableAtTs]], list[tuple[Name, str]]]:
         """Number the tables that the target can hold. Returns them, and the tables that it cannot hold, each with the
         reason."""
         place = self.work.wanted.target
@@ -188,7 +188,7 @@ class Restoring:
         for then in tables:
             if database is not None:
                 renamed.setdefault(then.name[0], database)
-        found: list[tuple[Numbered, TableThen]] = []
+        found: list[tuple[NumberedTable, TableAtTs]] = []
         left_out: list[tuple[Name, str]] = []
         for number, then in enumerate(tables, 1):
             name = (renamed.get(then.name[0], then.name[0]), then.name[1])
@@ -199,9 +199,9 @@ class Restoring:
                 continue
             columns = parse_table(then.info).visible_columns
             table = RestoredTable(then.name, name, columns, statements, self.work.wanted.restore_id)
-            found.append((Numbered(number, table, then.info), then))
+            found.append((NumberedTable(number, table, then.info), then))
         if twice := _twice(one.table.name for one, _ in found):
-            raise Refused(f"two tables would be restored as {'.'.join(twice)}: rename one of their databases")
+            raise RestoreRefused(f"two tables would be restored as {'.'.join(twice)}: rename one of their databases")
         return found, left_out
 
     def _planned(self, ts: int, ids: dict[Name, tuple[int, ...]], rows_max: int) -> tuple[PlannedTable, ...]:
@@ -238,7 +238,7 @@ class Restoring:
             raise Gone(f"{ts} lies below retention: the history begins at {base_ts}", {"earliest_ts": str(base_ts)})
         return over
 
-    def _table(self, ts: int, one: Numbered, plan: PlannedTable, spec: TargetSpec) -> None:
+    def _table(self, ts: int, one: NumberedTable, plan: PlannedTable, spec: TargetSpec) -> None:
         """Write the chunks of a table that are missing, then compare the target with the rows as of the ts."""
         name = one.table.source
         with opened(spec) as target:
@@ -257,13 +257,15 @@ class Restoring:
                     self.progressed()
                 self.report_progress("running")
         if total.rows != plan.rows:
-            raise Refused(f"table {'.'.join(name)} has {total.rows} rows at {ts}, and {plan.rows} were counted before")
+            raise RestoreRefused(
+                f"table {'.'.join(name)} has {total.rows} rows at {ts}, and {plan.rows} were counted before"
+            )
         with opened(spec) as target:
             parts = target.parts(one, len(plan.chunks))
         if parts:
-            back = sum(self._each([BackWork(one, part, spec) for part in parts]), Fingerprint())
+            back = sum(self._each([ReadBackWork(one, part, spec) for part in parts]), Fingerprint())
             if back != total:
-                raise Refused(
+                raise RestoreRefused(
                     f"table {'.'.join(one.table.name)} differs from what it was: the target has {back}, and it had "
                     f"{total}. If nothing else wrote into it, please report this"
                 )
@@ -271,7 +273,7 @@ class Restoring:
         self.report_progress("running")
 
     def _chunks(
-        self, ts: int, one: Numbered, lot: Sequence[Chunk], spec: TargetSpec, *, write: bool
+        self, ts: int, one: NumberedTable, lot: Sequence[Chunk], spec: TargetSpec, *, write: bool
     ) -> list[Fingerprint]:
         shards = self._shards(ts, sorted({chunk.wanted.table_id for chunk in lot}))
         works = [
@@ -290,7 +292,7 @@ class Restoring:
         found = self.runner.each(self.tenant, guarded, works) if works else []
         for failed in (one for one in found if isinstance(one, WorkFailed)):
             if failed.kind == "refused":
-                raise Refused(self._clean(failed.reason))
+                raise RestoreRefused(self._clean(failed.reason))
             raise Unavailable(failed.reason)
         return found
 

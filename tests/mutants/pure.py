@@ -40,7 +40,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tistream_ingest.plan.cuts": ("test_plans.py",),
     "tistream_ingest.plan.rules": ("test_plans.py", "test_failures.py"),
     "tistream_ingest.plan.spans": ("test_plans.py",),
-    "tistream_ingest.plan.standing": ("test_plans.py", "test_failures.py"),
+    "tistream_ingest.plan.checkpoint_state": ("test_plans.py", "test_failures.py"),
     "tistream.logbackup.metadata": ("test_metadata.py",),
     "tistream.logbackup.memcomparable": ("test_metadata.py", "test_write_records.py"),
     "tistream.logbackup.meta_name": ("test_metadata.py",),

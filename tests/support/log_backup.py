@@ -31,17 +31,17 @@ from tistream.storage.change_reader import open_change_file, read_changes, read_
 from tistream.storage.object_store import ObjectStore
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.jobs.work import PoolShards
-from tistream_ingest.plan.cuts import Limits
+from tistream_ingest.plan.cuts import FileLimits
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.source.bucket import Bucket
-from tistream_ingest.source.source import Identity, ReleaseRunner, SourceRunner
+from tistream_ingest.source.source import ReleaseRunner, SourceIdentity, SourceRunner
 from tistream_ingest.source.stopped import SourceHeld
 from tistream_sorter.upkeep.shards import CutRules
 
 ROOT = golden.ROOT / "logbackup"
 NAMES = ("everything", "everything-6.5", "large")
 HOLDS_MAX = 20  # the sorter takes what there is before each step, so a source that is held on and on hangs
-SMALL = SourceRules(Limits(2_000, 1 << 20), shard_bytes_min=1 << 16)  # many files and shards
+SMALL = SourceRules(FileLimits(2_000, 1 << 20), shard_bytes_min=1 << 16)  # many files and shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Adapted:
         """A process that adapts, with nothing in memory."""
         target, bucket = objects or self.objects, log or self.bucket
         runner: ReleaseRunner = LocalRunner(lambda url: bucket, target)
-        identity = Identity("log", self.tenant, "memory:", self.set.start_ts, False)
+        identity = SourceIdentity("log", self.tenant, "memory:", self.set.start_ts, False)
         return SourceRunner(
             identity, Bucket(bucket), target, self.pool, runner, self.clock, self._announced, self.rules
         )

@@ -18,7 +18,7 @@ from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.jobs.work import PoolShards
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.source.bucket import Bucket
-from tistream_ingest.source.source import Identity, SourceRunner
+from tistream_ingest.source.source import SourceIdentity, SourceRunner
 
 TENANT = TenantKey("7", "acme")
 S = 1_000  # snapshot_ts
@@ -71,7 +71,7 @@ class World:
     def adapter(self, objects: ObjectStore | None = None) -> SourceRunner:
         """A process with nothing in memory."""
         runner = LocalRunner(lambda url: self.log.objects, self.objects, lambda *_: self.pool)
-        identity = Identity("log-1", TENANT, "memory:", S, self.keep_index)
+        identity = SourceIdentity("log-1", TENANT, "memory:", S, self.keep_index)
         target = objects or self.objects
         return SourceRunner(
             identity, Bucket(self.log.objects), target, self, runner, ManualClock(), lambda *_: None, self.rules

@@ -14,7 +14,7 @@ from tistream.storage.open import open_existing, open_objects
 from tistream_ingest.jobs.run import SparkRunner
 from tistream_ingest.jobs.work import PoolShards
 from tistream_ingest.source.bucket import Bucket
-from tistream_ingest.source.source import Identity, SourceRunner
+from tistream_ingest.source.source import SourceIdentity, SourceRunner
 
 
 class EmptyPool:
@@ -40,7 +40,7 @@ class LogReleases:
 
     def __call__(self) -> int:
         tenant = TenantKey("7", f"logged-{next(self._tenants)}")
-        identity = Identity("log-1", tenant, self._log_url, START_TS, False)
+        identity = SourceIdentity("log-1", tenant, self._log_url, START_TS, False)
         bucket, announced = Bucket(open_existing(self._log_url)), list[int]()
 
         def announce(_tenant: TenantKey, _store_id: int, ts: int) -> None:

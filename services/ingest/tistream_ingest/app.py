@@ -41,7 +41,7 @@ from tistream_ingest.backfill.backfill_runner import BackfillRunner, ChunkWriter
 from tistream_ingest.backfill.chunk_collector import ChunkCollector
 from tistream_ingest.backfill.routed_backfills import RoutedBackfills
 from tistream_ingest.metrics import IngestMetrics
-from tistream_ingest.plan.cuts import Limits
+from tistream_ingest.plan.cuts import FileLimits
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.restore import restoring
 from tistream_ingest.restore.allowed import AllowedTargets
@@ -54,7 +54,7 @@ from tistream_ingest.settings import IngestSettings
 from tistream_ingest.source.bucket import Bucket
 from tistream_ingest.source.driver import SourceDriver
 from tistream_ingest.source.pool import RoutedPool, RouteTask
-from tistream_ingest.source.source import WAIT_MS, Identity, ReleaseRunner, SourceRunner
+from tistream_ingest.source.source import WAIT_MS, ReleaseRunner, SourceIdentity, SourceRunner
 from tistream_ingest.source.worker import SourceWorker
 from tistream_ingest.sqlread.dsn_files import DsnFiles
 from tistream_ingest.sqlread.sql_backfills import SqlBackfills
@@ -143,12 +143,12 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     http = (outside.new_http or peers.new_http)()
     meta, sorters = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc), SorterClient(http)
     announce = _announcer(meta)
-    rules = SourceRules(Limits(settings.file_rows, settings.file_bytes), settings.horizon_ms)
+    rules = SourceRules(FileLimits(settings.file_rows, settings.file_bytes), settings.horizon_ms)
 
     def new_worker(row: SourceRow) -> SourceWorker:
         tenant = TenantKey(row.cluster_id, row.tenant_id)
         keep = settings.keep_index_keys if row.index_keys is None else row.index_keys
-        identity = Identity(row.source_id, tenant, row.url, row.snapshot_ts or 0, keep)
+        identity = SourceIdentity(row.source_id, tenant, row.url, row.snapshot_ts or 0, keep)
         bucket = Bucket(outside.open_log(row.url))
         pool = RoutedPool(counted, tenant, sorters, lambda: driver.route(tenant))
         source = SourceRunner(identity, bucket, counted, pool, outside.runner, clock, announce, rules, outside.open_log)

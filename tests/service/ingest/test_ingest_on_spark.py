@@ -19,7 +19,7 @@ from tistream.storage.release_log import ReleaseLog
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.jobs.run import SparkRunner
 from tistream_ingest.source.bucket import Bucket
-from tistream_ingest.source.source import Identity, SourceRunner
+from tistream_ingest.source.source import SourceIdentity, SourceRunner
 from tistream_ingest.source.stopped import SourceHeld, SourceStopped
 
 pytestmark = pytest.mark.spark
@@ -46,7 +46,7 @@ class OnDisk:
         for info in self.adapted.objects.list_after("committed/"):
             self.objects.put(info.key, self.adapted.objects.get(info.key))
         runner = SparkRunner(session, self.url)
-        identity = Identity("log", self.adapted.tenant, self.log_url, self.adapted.set.start_ts, False)
+        identity = SourceIdentity("log", self.adapted.tenant, self.log_url, self.adapted.set.start_ts, False)
         bucket, clock = Bucket(self.log), self.adapted.clock
         self.source = SourceRunner(
             identity, bucket, self.objects, self.adapted.pool, runner, clock, lambda *_: None, SMALL

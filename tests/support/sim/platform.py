@@ -36,8 +36,8 @@ from tistream_ingest.app import ProcessEnvironment as IngestOutside
 from tistream_ingest.app import build_app as build_ingest
 from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
 from tistream_ingest.jobs.local import LocalRunner
-from tistream_ingest.jobs.work import Failed, ReleaseJob, ReleaseShard, Surveyed, Written
-from tistream_ingest.plan.cuts import Limits
+from tistream_ingest.jobs.work import ReleaseJob, ReleaseShard, Surveyed, WorkFailure, WrittenFile
+from tistream_ingest.plan.cuts import FileLimits
 from tistream_ingest.settings import IngestSettings
 from tistream_meta.app import build_app as build_meta
 from tistream_meta.database.engine import open_engine
@@ -232,10 +232,10 @@ class SimIngestRunner:
         self._open_bucket = open_bucket
         self._inner = LocalRunner(open_bucket, objects, slots=self.slots)
 
-    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
+    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: FileLimits) -> list[Surveyed]:
         return self._job(lambda: self._inner.survey(log_url, shards, limits))
 
-    def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
+    def run(self, log_url: str, job: ReleaseJob) -> list[WrittenFile | WorkFailure]:
         return self._job(lambda: self._inner.run(log_url, job))
 
     def each(self, tenant: TenantKey, work: Callable[[ObjectStore, Any], T], things: Sequence[Any]) -> list[T]:

@@ -19,10 +19,10 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file
 from tistream.storage.release_log import ReleaseLog
 from tistream_ingest.jobs.local import LocalRunner
-from tistream_ingest.plan.cuts import Limits
+from tistream_ingest.plan.cuts import FileLimits
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.source.bucket import Bucket
-from tistream_ingest.source.source import Identity, SourceRunner
+from tistream_ingest.source.source import SourceIdentity, SourceRunner
 from tistream_ingest.source.stopped import SourceHeld, SourceStopped
 
 
@@ -264,7 +264,7 @@ def test_a_release_that_an_earlier_source_decided_is_read_from_its_own_log() -> 
     second.log.checkpoint(S + 20)
     logs = {"memory:": first.log.objects, "memory:2": second.log.objects}
     runner = LocalRunner(lambda url: logs[url], first.objects, lambda *_: second.pool)
-    identity = Identity("log-2", TENANT, "memory:2", S, False)
+    identity = SourceIdentity("log-2", TENANT, "memory:2", S, False)
     bucket = Bucket(second.log.objects)
     source = SourceRunner(
         identity, bucket, first.objects, second, runner, ManualClock(), lambda *_: None, open_log=lambda url: logs[url]
@@ -392,7 +392,7 @@ def test_a_record_whose_put_goes_wrong_is_decided_once(fault: Fault) -> None:
 
 
 def test_a_large_window_is_cut_between_commits_and_a_large_commit_by_keys() -> None:
-    world = World(SourceRules(Limits(10, 1 << 20), shard_bytes_min=200, shard_bytes_max=200))
+    world = World(SourceRules(FileLimits(10, 1 << 20), shard_bytes_min=200, shard_bytes_max=200))
     many = [put(number, S + 500, b"x" * 20) for number in range(40)]
     few = [put(number, S + 100 + number, b"y") for number in range(12)]
     world.log.flush(Part(few), Part(many), Part([put(3, S + 900, b"z")]))

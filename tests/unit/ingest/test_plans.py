@@ -22,9 +22,9 @@ from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.release_log import ReleaseLog
 from tistream_ingest.plan import cuts, spans
-from tistream_ingest.plan.cuts import Bin, Limits, Survey
+from tistream_ingest.plan.checkpoint_state import flush_interval_ms, hold_of_checkpoint, runs_here
+from tistream_ingest.plan.cuts import Bin, FileLimits, Survey
 from tistream_ingest.plan.rules import SourceRules, may_matter, uploaded_lately
-from tistream_ingest.plan.standing import flush_interval_ms, hold_of_checkpoint, runs_here
 
 KEYS = st.binary(min_size=1, max_size=30)
 
@@ -72,7 +72,7 @@ def surveys(draw: st.DrawFn) -> list[Survey]:
 
 @given(surveys(), st.integers(1, 50), st.integers(1, 500))
 def test_pieces_are_a_chain_over_the_window(found: list[Survey], rows: int, size: int) -> None:
-    made = cuts.pieces(Window(100, 200), 7, found, Limits(rows, size))
+    made = cuts.pieces(Window(100, 200), 7, found, FileLimits(rows, size))
     release = Release(1, "log-1", "/log", 100, 200, 90, None, made, (), False)
     assert decode("k", encode(release)) == release
     indexes = [one.index for one in made if one.watermark]
@@ -87,9 +87,9 @@ def test_pieces_are_a_chain_over_the_window(found: list[Survey], rows: int, size
 
 def test_a_window_is_cut_at_commits_so_that_files_keep_to_their_size() -> None:
     bins = tuple(Bin(ts, ts, 10, 100) for ts in range(101, 111))
-    made = cuts.pieces(Window(100, 200), 1, [Survey(KeySpan(b"", b""), bins)], Limits(35, 1 << 20))
+    made = cuts.pieces(Window(100, 200), 1, [Survey(KeySpan(b"", b""), bins)], FileLimits(35, 1 << 20))
     assert [(one.low, one.high) for one in made] == [(100, 103), (103, 106), (106, 109), (109, 200)]
-    by_bytes = cuts.pieces(Window(100, 200), 1, [Survey(KeySpan(b"", b""), bins)], Limits(1 << 20, 500))
+    by_bytes = cuts.pieces(Window(100, 200), 1, [Survey(KeySpan(b"", b""), bins)], FileLimits(1 << 20, 500))
     assert [one.high for one in by_bytes] == [105, 200]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from tistream.errors import AlreadyDiffers, UnknownName
 from tistream.wire.bulk.backfills import BackfillRow, EndBackfill
 from tistream.wire.clients.meta_client import MetaClient
-from tistream_ingest.plan.standing import runs_here
+from tistream_ingest.plan.checkpoint_state import runs_here
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tistream.concurrency import new_lock
 from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
-from tistream_ingest.jobs.work import Failed, ReleaseJob, ReleaseShard, Surveyed, Written
-from tistream_ingest.plan.cuts import Limits
+from tistream_ingest.jobs.work import ReleaseJob, ReleaseShard, Surveyed, WorkFailure, WrittenFile
+from tistream_ingest.plan.cuts import FileLimits
 
 if TYPE_CHECKING:
     from tistream_ingest.jobs.run import SparkRunner  # imports pyspark, which takes a fifth of a second
@@ -30,11 +30,11 @@ class LazyRunner:
         """The number of shards of a release that can run at the same time."""
         return self._begun().slots
 
-    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
+    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: FileLimits) -> list[Surveyed]:
         """Start Spark if needed, and measure each shard as SparkRunner.survey does."""
         return self._begun().survey(log_url, shards, limits)
 
-    def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
+    def run(self, log_url: str, job: ReleaseJob) -> list[WrittenFile | WorkFailure]:
         """Start Spark if needed, and execute a release, as SparkRunner.run does."""
         return self._begun().run(log_url, job)
 

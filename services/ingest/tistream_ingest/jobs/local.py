@@ -10,8 +10,8 @@ from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
 from tistream_ingest.jobs import shard_io
 from tistream_ingest.jobs.old_values import OldValues, PoolValues
-from tistream_ingest.jobs.work import Failed, PoolShards, ReleaseJob, ReleaseShard, Surveyed, Written
-from tistream_ingest.plan.cuts import Limits
+from tistream_ingest.jobs.work import PoolShards, ReleaseJob, ReleaseShard, Surveyed, WorkFailure, WrittenFile
+from tistream_ingest.plan.cuts import FileLimits
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class LocalRunner:
     old_values: Callable[[ObjectStore, PoolShards], OldValues] = PoolValues
     slots: int = 1
 
-    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
+    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: FileLimits) -> list[Surveyed]:
         """Measure the sizes of the changes in each shard, one shard after the other."""
         log = self.open_log(log_url)
         return [
@@ -36,13 +36,13 @@ class LocalRunner:
         """Run `work` for each item, as SparkRunner.each does."""
         return [work(self.objects, one) for one in things]
 
-    def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
+    def run(self, log_url: str, job: ReleaseJob) -> list[WrittenFile | WorkFailure]:
         """Execute a release. Returns its written change files, or the failures."""
         log, old = self.open_log(log_url), self.old_values(self.objects, job.pool)
         prepared = []
         for shard in job.shards:
             one = shard_io.guarded(lambda shard=shard: shard_io.prepare(log, job, shard, old))  # type: ignore[misc]
-            if isinstance(one, Failed):
+            if isinstance(one, WorkFailure):
                 return [one]
             prepared.append(one)
         parts = shard_io.by_piece(prepared, len(job.release.pieces))

@@ -21,8 +21,8 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream_ingest.jobs import shard_io
 from tistream_ingest.jobs.old_values import PoolValues
-from tistream_ingest.jobs.work import Failed, ReleaseJob, ReleaseShard, Surveyed, Written
-from tistream_ingest.plan.cuts import Limits
+from tistream_ingest.jobs.work import ReleaseJob, ReleaseShard, Surveyed, WorkFailure, WrittenFile
+from tistream_ingest.plan.cuts import FileLimits
 
 Part = tuple[int, tuple[int, bytes]]  # index of a piece; number of a shard, and its rows (or a pickled Failed)
 
@@ -53,7 +53,7 @@ class SparkRunner:
         """The number of shards of a release that can run at the same time."""
         return int(self._context.defaultParallelism)
 
-    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> list[Surveyed]:
+    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: FileLimits) -> list[Surveyed]:
         """Measure the sizes of the changes in each shard. Returns the results in the order of `shards`."""
         count = len(shards)
 
@@ -67,7 +67,7 @@ class SparkRunner:
         found = dict(self._context.runJob(works, surveyed))
         return [found[shard.number] for shard in shards]
 
-    def run(self, log_url: str, job: ReleaseJob) -> list[Written | Failed]:
+    def run(self, log_url: str, job: ReleaseJob) -> list[WrittenFile | WorkFailure]:
         """Execute a release as one Spark job. Returns its written change files, or the failures."""
         url, keys = self._url, self._keys.ids_of({job.tenant})
         shards, pieces = len(job.shards), len(job.release.pieces)
@@ -80,20 +80,20 @@ class SparkRunner:
             for work in works:
                 one: ReleaseShard = pickle.loads(work)
                 found = shard_io.guarded(lambda one=one: shard_io.prepare(log, rest, one, old))  # type: ignore[misc]
-                if isinstance(found, Failed):
+                if isinstance(found, WorkFailure):
                     yield pieces, (one.number, pickle.dumps(found))
                     continue
                 of_piece = dict(found)
                 for number in range(pieces):
                     yield number, (one.number, of_piece.get(number, b""))
 
-        def written(number: int, parts: Iterable[Part]) -> Iterator[Written | Failed]:
+        def written(number: int, parts: Iterable[Part]) -> Iterator[WrittenFile | WorkFailure]:
             rest: ReleaseJob = pickle.loads(shared.value)
             held = [part for _, part in parts]
             if number == pieces:
                 yield from (pickle.loads(failed) for _, failed in held)
             elif sorted(shard for shard, _ in held) != list(range(shards)):
-                yield Failed("unavailable", f"not every shard of release {rest.release.number} was prepared")
+                yield WorkFailure("unavailable", f"not every shard of release {rest.release.number} was prepared")
             else:
                 target = _with_keys(url, keys)
                 rows = [part for _, part in sorted(held) if part]
@@ -140,7 +140,7 @@ class SparkRunner:
         self._session.stop()
 
 
-def _failures_first(found: list[Written | Failed]) -> list[Written | Failed]:
+def _failures_first(found: list[WrittenFile | WorkFailure]) -> list[WrittenFile | WorkFailure]:
     """Sort results so that failures of other kinds than `unavailable` come first. They are the cause if other files
     could not be written."""
-    return sorted(found, key=lambda one: not isinstance(one, Failed) or one.kind == "unavailable")
+    return sorted(found, key=lambda one: not isinstance(one, WorkFailure) or one.kind == "unavailable")

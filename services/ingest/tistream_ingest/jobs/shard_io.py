@@ -22,30 +22,30 @@ from tistream.storage.object_store import ObjectStore
 from tistream_ingest.jobs import joining, push_file
 from tistream_ingest.jobs.old_values import OldValues
 from tistream_ingest.jobs.reading import read
-from tistream_ingest.jobs.work import Failed, Prepared, ReleaseJob, ReleaseShard, Written
-from tistream_ingest.plan.cuts import BINS, Bin, Limits, Survey
+from tistream_ingest.jobs.work import Prepared, ReleaseJob, ReleaseShard, WorkFailure, WrittenFile
+from tistream_ingest.plan.cuts import BINS, Bin, FileLimits, Survey
 
 Result = TypeVar("Result")
 
 
-def guarded(work: Callable[[], Result]) -> Result | Failed:
+def guarded(work: Callable[[], Result]) -> Result | WorkFailure:
     """Call a function and return its result, or a Failed with the reason. An error that is raised would lose its type
     in Spark."""
     try:
         return work()
     except NotFoundYet as error:
-        return Failed("missing", str(error), error.key)
+        return WorkFailure("missing", str(error), error.key)
     except CorruptObject as error:
-        return Failed("damaged", error.reason, error.key)
+        return WorkFailure("damaged", error.reason, error.key)
     except InvariantBroken as error:
-        return Failed("broken", str(error), number=error.number)
+        return WorkFailure("broken", str(error), number=error.number)
     except SourceRefused as error:
-        return Failed("refused", str(error))
+        return WorkFailure("refused", str(error))
     except TiStreamError as error:
-        return Failed("unavailable", str(error))
+        return WorkFailure("unavailable", str(error))
 
 
-def survey(log: ObjectStore, shard: ReleaseShard, limits: Limits, shards: int) -> Survey:
+def survey(log: ObjectStore, shard: ReleaseShard, limits: FileLimits, shards: int) -> Survey:
     """Measure how the sizes of the shard's changes are distributed over commit_ts. A value that is in a `default` slice
     counts with the mean size of the slice's values."""
     stored = sum(one.entries for one in shard.values)
@@ -156,7 +156,7 @@ def _packed(rows: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[bytes]) -> Written:
+def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[bytes]) -> WrittenFile:
     """Write change file `number` of the release, unless it exists because another process has executed the same
     release."""
     rows = pa.concat_tables([joining.ROWS.empty_table(), *(pa.ipc.open_stream(part).read_all() for part in parts)])
@@ -168,7 +168,7 @@ def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[byt
         target.put_new(key, body)
     except CommitConflict:
         fresh = False
-    return Written(key, ts, rows.num_rows, len(body), fresh)
+    return WrittenFile(key, ts, rows.num_rows, len(body), fresh)
 
 
 def by_piece(prepared: Iterable[Sequence[Prepared]], pieces: int) -> list[list[bytes]]:

@@ -52,7 +52,7 @@ class ReleaseJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A change file that the job has written or found. rows: its number of changes. fresh: whether this job created
     it."""
 
@@ -64,7 +64,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class WorkFailure:
     """The reason why the work on a shard or change file failed. kind: `missing` (an object of the log does not exist;
     `object` names it), `damaged` (an object fails its checks), `broken` (an invariant; `number`), `refused` (the log
     has a form that is not supported), `unavailable` (a retry may succeed)."""
@@ -76,4 +76,4 @@ class Failed:
 
 
 Prepared = tuple[int, bytes]  # index of a piece, and rows of it as an Arrow IPC stream
-Surveyed = Survey | Failed
+Surveyed = Survey | WorkFailure

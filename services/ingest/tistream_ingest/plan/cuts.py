@@ -18,7 +18,7 @@ BINS = 16  # bins of each shard for one file
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FileLimits:
     """The target size of one change file: rows, and bytes of keys and values before compression."""
 
     rows: int = 200_000
@@ -49,7 +49,7 @@ def whole(window: Window, index: int) -> tuple[ReleaseFile, ...]:
     return (ReleaseFile(window.high, window.low, window.high, index),)
 
 
-def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> tuple[ReleaseFile, ...]:
+def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: FileLimits) -> tuple[ReleaseFile, ...]:
     """Divide the window into change files of the size `limits`. `surveys` has the sizes of each shard's changes.
     `index` is the log index of the first file; each watermark takes one index."""
     rows: dict[int, int] = {}
@@ -74,7 +74,7 @@ def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: Limits
     return tuple(out)
 
 
-def _by_keys(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> list[ReleaseFile]:
+def _by_keys(window: Window, index: int, surveys: Sequence[Survey], limits: FileLimits) -> list[ReleaseFile]:
     """Divide the changes of one commit_ts, which are too many for one file, into several files between shards, which
     are in key order."""
     starts: list[bytes] = [b""]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tistream.logbackup import meta_name
 from tistream.model.ts import physical_ms
-from tistream_ingest.plan.cuts import Limits
+from tistream_ingest.plan.cuts import FileLimits
 
 CLOCKS_MS = 3_600_000  # how far the object store's clock, and an upload, may be behind the timestamps of PD
 
@@ -17,7 +17,7 @@ class SourceRules:
     longer, it is read again. shard_bytes_min, shard_bytes_max: unpacked bytes of one shard. flushes_kept: number of
     flush times per store, for the status."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: FileLimits = field(default_factory=FileLimits)
     horizon_ms: int = 2 * 3_600_000
     shard_bytes_min: int = 8 << 20
     shard_bytes_max: int = 64 << 20

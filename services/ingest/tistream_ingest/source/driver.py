@@ -17,7 +17,7 @@ from tistream.wire.bulk.sources import SourceRow, SourceStatus, State
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import RouteTable, TenantRoute
 from tistream_ingest.metrics import IngestMetrics
-from tistream_ingest.plan.standing import runs_here
+from tistream_ingest.plan.checkpoint_state import runs_here
 from tistream_ingest.source.worker import SourceWorker
 
 log = logging.getLogger(__name__)

@@ -21,10 +21,10 @@ from tistream.storage import layout
 from tistream.storage.object_store import ObjectInfo, ObjectStore
 from tistream.storage.open import open_existing
 from tistream.storage.release_log import ReleaseLog
-from tistream_ingest.jobs.work import Failed, PoolShards, ReleaseJob, ReleaseShard, Surveyed, Written
+from tistream_ingest.jobs.work import PoolShards, ReleaseJob, ReleaseShard, Surveyed, WorkFailure, WrittenFile
 from tistream_ingest.plan import cuts, spans
 from tistream_ingest.plan.catalog import Catalog
-from tistream_ingest.plan.cuts import Limits, Survey
+from tistream_ingest.plan.cuts import FileLimits, Survey
 from tistream_ingest.plan.rules import SourceRules, may_matter, uploaded_lately
 from tistream_ingest.plan.taking import NeedsOlder, ReleaseInput, take
 from tistream_ingest.source.bucket import Bucket
@@ -38,8 +38,8 @@ class ReleaseRunner(Protocol):
 
     @property
     def slots(self) -> int: ...
-    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: Limits) -> Sequence[Surveyed]: ...
-    def run(self, log_url: str, job: ReleaseJob) -> Sequence[Written | Failed]: ...
+    def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: FileLimits) -> Sequence[Surveyed]: ...
+    def run(self, log_url: str, job: ReleaseJob) -> Sequence[WrittenFile | WorkFailure]: ...
 
 
 class TenantPool(Protocol):
@@ -53,7 +53,7 @@ class TenantPool(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SourceIdentity:
     """The properties of a source that never change. snapshot_ts: that of the tenant. keep_index: whether the tenant's
     index entries are kept."""
 
@@ -81,7 +81,7 @@ class SourceRunner:
     """Runs the steps of one source. Several processes may do so at once: conditional puts decide which of them writes
     each record. Not thread-safe."""
 
-    identity: Identity
+    identity: SourceIdentity
     bucket: Bucket
     objects: ObjectStore
     pool: TenantPool
@@ -254,7 +254,7 @@ class SourceRunner:
         surveys: list[Survey] = []
         shards = self._shards(taking)
         for found in self.runner.survey(self.identity.url, shards, limits):
-            if isinstance(found, Failed):
+            if isinstance(found, WorkFailure):
                 self._failed(found)
             else:
                 surveys.append(found)
@@ -272,7 +272,7 @@ class SourceRunner:
         shards = tuple(self._shards(taking))
         results = self.runner.run(release.url, ReleaseJob(self.identity.tenant, release, shards, pool))
         for failed in results:
-            if isinstance(failed, Failed):
+            if isinstance(failed, WorkFailure):
                 self._failed(failed)
         for piece in release.pieces:
             self.announce(self.identity.tenant, STORE_ID, piece.ts)
@@ -298,7 +298,7 @@ class SourceRunner:
             try:
                 catalog.add(name, bucket.metadata(name), fresh=False)
             except NotFoundYet:
-                self._failed(Failed("missing", "is named by a release record", prefix.METAS + name))
+                self._failed(WorkFailure("missing", "is named by a release record", prefix.METAS + name))
         found = take(catalog, release.low, release.high)
         assert isinstance(found, ReleaseInput)  # the catalog's horizon is 0
         return found
@@ -313,7 +313,7 @@ class SourceRunner:
             for number, (span, writes, values, late) in enumerate(zip(cut, *parts, strict=True))
         ]
 
-    def _failed(self, failed: Failed) -> None:
+    def _failed(self, failed: WorkFailure) -> None:
         """Raise the error that stops or holds the source after a failed job."""
         if failed.kind == "missing":
             safe_point = self.bucket.safe_point()

@@ -12,7 +12,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 from tistream.wire.bulk.sources import FlushedStore, SourceInfo, SourceRow, SourceStatus, State
 from tistream.wire.sorter import Hold
-from tistream_ingest.plan.standing import flush_interval_ms, hold_of_checkpoint
+from tistream_ingest.plan.checkpoint_state import flush_interval_ms, hold_of_checkpoint
 from tistream_ingest.source.source import SourceRunner
 from tistream_ingest.source.stopped import HEALS, SourceHeld, SourceStopped
 

@@ -122,13 +122,13 @@ class TerritoryRun:
     def _waits_for_its_claim(self) -> bool:
         """Pause before a claim, if several agents take the territory from each other in turn. Returns whether the
         process must end."""
-        contest = recent_claims(self._objects, self.order.tenant, self.order.store_id, self._clock.now_ms())
-        pause = claim_pause.pause_s(contest.claims)
-        waited, grown_s, newest = 0.0, 0.0, contest.newest
+        recent = recent_claims(self._objects, self.order.tenant, self.order.store_id, self._clock.now_ms())
+        pause = claim_pause.pause_s(recent.claims)
+        waited, grown_s, newest = 0.0, 0.0, recent.newest
         while waited < pause and waited - grown_s < claim_pause.SILENT_S:
             self._state, self._seen = FENCED, None
             self._reason = (
-                f"fenced by {contest.nonce}: agents took this territory from each other {contest.claims} times in "
+                f"fenced by {recent.nonce}: agents took this territory from each other {recent.claims} times in "
                 f"{claim_pause.RECENT_MS // 60_000} minutes, so this one waits {pause:.0f} s before it claims: stop one"
             )
             self._metrics.fenced.set(1)

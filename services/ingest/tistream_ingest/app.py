@@ -43,7 +43,7 @@ from tistream_ingest.backfill.routed_backfills import RoutedBackfills
 from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.plan.cuts import FileLimits
 from tistream_ingest.plan.rules import SourceRules
-from tistream_ingest.restore import restoring
+from tistream_ingest.restore import restore_attempt
 from tistream_ingest.restore.allowed import AllowedTargets
 from tistream_ingest.restore.claims import BEAT_MS as BEAT_RESTORE_MS
 from tistream_ingest.restore.claims import Claims
@@ -87,7 +87,7 @@ def check_restore_target(request: Request, body: CheckTarget) -> Accepted:
     return Accepted()
 
 
-class BothRunner(ReleaseRunner, restoring.Runner, Protocol):
+class BothRunner(ReleaseRunner, restore_attempt.Runner, Protocol):
     """A runner that can execute both releases of log backups and restores."""
 
 
@@ -159,13 +159,13 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
 
     allowed = AllowedTargets(settings.restore_prefixes, settings.restore_dsn_dir)
 
-    def new_restoring(work: RestoreWork, report: Callable[[RestoreReport], object]) -> RestoreAttempt:
+    def new_attempt(work: RestoreWork, report: Callable[[RestoreReport], object]) -> RestoreAttempt:
         tenant = TenantKey(work.cluster_id, work.tenant_id)
         pool = RoutedPool(counted, tenant, sorters, lambda: driver.route(tenant))
         reads = _reads(pool, http, driver.registry)
         return RestoreAttempt(work, counted, reads, outside.runner, allowed, report, partial(meter.served, tenant, 0))
 
-    claims = Claims(meta, settings.node, settings.restores_ms, new_restoring)
+    claims = Claims(meta, settings.node, settings.restores_ms, new_attempt)
     driver = SourceDriver(settings.url, meta, new_worker, metrics, loop_metrics, keys)
     shared = RoutedBackfills(settings.url, meta, driver.peers)
     by_sql = SqlBackfills(_histories(http, driver.registry), DsnFiles(settings.backfill_dsn_dir).server)

@@ -132,14 +132,14 @@ class Workers:
                 metrics,
             )
 
-        crew = HolderThreads(clock)
+        threads = HolderThreads(clock)
         driver = Driver(
-            meta, member.name, instance, new_holder, metrics, crew, TenantQuotas(lambda _: NO_LIMITS, clock)
+            meta, member.name, instance, new_holder, metrics, threads, TenantQuotas(lambda _: NO_LIMITS, clock)
         )
         loops = [
             Loop("membership", membership.beat, interval_ms=1_000, new_id=platform.nonce),
             Loop("feeds", driver.beat, interval_ms=500, new_id=platform.nonce),
-            Loop("rest", crew.look, interval_ms=100, new_id=platform.nonce),
+            Loop("rest", threads.start_due, interval_ms=100, new_id=platform.nonce),
         ]
 
         @contextmanager

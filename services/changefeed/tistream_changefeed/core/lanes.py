@@ -1,9 +1,9 @@
 """Divides the events of a shard, the part of a feed that one worker writes, into two lanes: `Ahead` sends the events of
 all tables that have not stopped, and `Behind` those of stopped tables that catch up. Pure.
 
-For each stopped table, Behind sends the events between the table's position and the shard's. Then the table continues
-in Ahead. In both lanes a table stops if one of its events cannot be sent. A DDL waits for every table that it concerns,
-so each of these tables stops before the DDL.
+For each stopped table, the catch-up lane sends the events between the table's position and the shard's. Then the table
+continues in the main lane. In both lanes a table stops if one of its events cannot be sent. A DDL waits for every table
+that it concerns, so each of these tables stops before the DDL.
 """
 
 from __future__ import annotations

@@ -78,11 +78,11 @@ class Revision:
 class Progress:
     """The progress of a shard. Everything at or before `at` is in the sink.
 
-    `resolved_ts`: the highest resolved message in the sink; 0 before the first. `topics`: the Tally of each partition,
-    by topic. `applied`: the newest revision of the feed that has been applied; None for the first revision. `skipped`:
-    the number of events that were left out, because a person named them or the configuration of their table says so.
-    `stopped`: tables of which events at or before `at` are missing in the sink. `ddl`: the position after the newest
-    DDL; None before the first DDL, and in a feed with one shard. `ids`: the broker's ids of the topics that were
+    `resolved_ts`: the highest resolved message in the sink; 0 before the first. `topics`: the PartitionTally of each
+    partition, by topic. `applied`: the newest revision of the feed that has been applied; None for the first revision.
+    `skipped`: the number of events that were left out, because a person named them or the configuration of their table
+    says so. `stopped`: tables of which events at or before `at` are missing in the sink. `ddl`: the position after the
+    newest DDL; None before the first DDL, and in a feed with one shard. `ids`: the broker's ids of the topics that were
     written, by name, as far as they are known.
     """
 

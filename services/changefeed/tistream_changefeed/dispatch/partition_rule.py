@@ -60,8 +60,8 @@ class UnfitTable(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class PartitionRule:
-    """A rule that chooses the partition of a row event. `index` names the index that By.INDEX hashes; None means the
-    handle key. `columns` are the columns that By.COLUMNS hashes."""
+    """A rule that chooses the partition of a row event. `index` names the index that PartitionBy.INDEX hashes; None
+    means the handle key. `columns` are the columns that PartitionBy.COLUMNS hashes."""
 
     by: PartitionBy = PartitionBy.TABLE
     index: str | None = None
@@ -69,8 +69,8 @@ class PartitionRule:
 
     @classmethod
     def named(cls, name: str, index: str | None = None, columns: Sequence[str] = ()) -> PartitionRule:
-        """The rule with this name in a configuration. Unknown names mean By.TABLE, as in TiCDC. Raises InvalidRequest
-        if an index or columns are given that the rule does not use."""
+        """The rule with this name in a configuration. Unknown names mean PartitionBy.TABLE, as in TiCDC. Raises
+        InvalidRequest if an index or columns are given that the rule does not use."""
         by = _NAMES.get(name.lower(), PartitionBy.TABLE)
         if index and by is not PartitionBy.INDEX:
             raise InvalidRequest(f"partition = {name!r} uses no index: remove index = {index!r}, or use 'index-value'")

@@ -31,7 +31,7 @@ class Driver:
     instance: str
     new_holder: Callable[[FeedWork], Holder]
     metrics: ChangefeedMetrics
-    crew: HolderThreads
+    threads: HolderThreads
     quotas: TenantQuotas
     _holders: dict[Key, Holder] = field(default_factory=dict)
     _refused: dict[Key, FeedReport] = field(default_factory=dict)
@@ -80,12 +80,12 @@ class Driver:
             self._refused[key] = _refusal(work, str(error))
             return
         self._holders[key] = holder
-        self.crew.begin(holder)
+        self.threads.begin(holder)
         log.info("shard held", extra={**fields, "shard": work.shard.shard, "epoch": work.epoch})
 
     def _end(self, key: Key) -> None:
         holder = self._holders.pop(key)
-        self.crew.end(holder)
+        self.threads.end(holder)
         log.info("shard no longer held", extra={"shard": holder.shard.order.name})
 
     def _count(self, reports: list[FeedReport]) -> None:

@@ -48,7 +48,8 @@ class HolderThreads:
         self._seen = {tenant: one.window.high for tenant, one in fresh.items() if one is not None}
 
     def _fresh(self, tenant: TenantKey, holder: Holder) -> NewRows | None:
-        """The rows that were added to a tenant since the last call of `start_due`; None if the tenant cannot be read."""
+        """The rows that were added to a tenant since the last call of `start_due`; None if the tenant cannot be
+        read."""
         try:
             pool = holder.view()
             high = pool.resolved_ts()

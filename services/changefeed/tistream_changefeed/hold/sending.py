@@ -94,7 +94,7 @@ class Sending:
 
     def _wait_for_others(self, until: Position) -> None:
         """Wait until every other shard of the feed has committed progress up to `until` (core/barrier.py). Raises
-        Stopped."""
+        HolderStopped."""
         if self.shard.uncommitted:  # the others wait for this one
             self.commit(self.shard.send(NOTHING, 0, (), self.shard.at))
         begun_ms = self.clock.monotonic_ms()

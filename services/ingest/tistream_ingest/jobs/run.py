@@ -24,7 +24,7 @@ from tistream_ingest.jobs.old_values import PoolValues
 from tistream_ingest.jobs.work import ReleaseJob, ReleaseShard, Surveyed, WorkFailure, WrittenFile
 from tistream_ingest.plan.cuts import FileLimits
 
-Part = tuple[int, tuple[int, bytes]]  # index of a piece; number of a shard, and its rows (or a pickled Failed)
+Part = tuple[int, tuple[int, bytes]]  # index of a piece; number of a shard, and its rows (or a pickled WorkFailure)
 
 
 @lru_cache(maxsize=8)

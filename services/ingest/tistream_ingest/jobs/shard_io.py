@@ -29,8 +29,8 @@ Result = TypeVar("Result")
 
 
 def guarded(work: Callable[[], Result]) -> Result | WorkFailure:
-    """Call a function and return its result, or a Failed with the reason. An error that is raised would lose its type
-    in Spark."""
+    """Call a function and return its result, or a WorkFailure with the reason. An error that is raised would lose its
+    type in Spark."""
     try:
         return work()
     except NotFoundYet as error:

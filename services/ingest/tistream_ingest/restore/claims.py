@@ -20,7 +20,7 @@ BEAT_MS = 5_000  # a few times in a lease
 
 @dataclass(slots=True)
 class Claims:
-    """Claims and runs the restores of this process. `new` creates the Restoring that runs a claimed restore; its
+    """Claims and runs the restores of this process. `new` creates the RestoreAttempt that runs a claimed restore; its
     argument is a function that sends reports."""
 
     meta: MetaClient

@@ -238,11 +238,11 @@ class FeedPipeline:
 
     def own(self, marks: Sequence[Mark]) -> tuple[SentMessage, ...]:
         """Only the messages that this shard writes."""
-        return self.ownership.own(one for one in marks if isinstance(one, Sent))
+        return self.ownership.own(one for one in marks if isinstance(one, SentMessage))
 
     def skipped(self, marks: Sequence[Mark]) -> int:
         """The number of dead letters among these messages."""
-        return sum(isinstance(one, Sent) and one.topic == self.skips.topic for one in marks)
+        return sum(isinstance(one, SentMessage) and one.topic == self.skips.topic for one in marks)
 
 
 @dataclass(frozen=True, slots=True)

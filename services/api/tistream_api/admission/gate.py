@@ -182,8 +182,8 @@ def caller_of(request: Request) -> Caller:
 
 def slot_of(request: Request) -> RequestSlot:
     """The permission to use a shared thread that the gate has given to a request."""
-    turn: RequestSlot = request.state.turn
-    return turn
+    slot: RequestSlot = request.state.slot
+    return slot
 
 
 def refuse_undeclared(routes: Iterable[BaseRoute], guarded: Iterable[BaseRoute]) -> None:

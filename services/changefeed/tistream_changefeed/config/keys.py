@@ -32,7 +32,7 @@ class SinkKeys:
     reason, and `unneeded` keys, or beginnings that end with a dot, that TiCDC has and the sink does not need.
     `option_key` returns the key that has the same meaning as an option of a sink URI."""
 
-    used: Mapping[str, Key]
+    used: Mapping[str, ConfigKey]
     fixed: Mapping[str, tuple[tuple[str, ...], str]]
     refused: Mapping[str, str]
     unneeded: tuple[str, ...]
@@ -65,7 +65,9 @@ _KAFKA_USED: dict[str, ConfigKey] = {
     "sink.send-bootstrap-interval-in-sec": ConfigKey(
         "protocol.send_bootstrap_interval_in_sec", "number", -(1 << 31), 1 << 31
     ),
-    "sink.send-bootstrap-in-msg-count": ConfigKey("protocol.send_bootstrap_in_msg_count", "number", -(1 << 31), 1 << 31),
+    "sink.send-bootstrap-in-msg-count": ConfigKey(
+        "protocol.send_bootstrap_in_msg_count", "number", -(1 << 31), 1 << 31
+    ),
     "sink.send-bootstrap-to-all-partition": ConfigKey("protocol.send_bootstrap_to_all_partition", "flag"),
     "sink.send-all-bootstrap-at-start": ConfigKey("protocol.send_all_bootstrap_at_start", "flag"),
     _KAFKA + "partition-num": ConfigKey("kafka.partition_num", "number", 1, 10_000),

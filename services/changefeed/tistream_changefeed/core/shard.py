@@ -21,7 +21,6 @@ from tistream.wire.bulk.changefeeds import HeldBy, Phase
 from tistream_changefeed.core import back_off, progress
 from tistream_changefeed.core.failure import Failure
 from tistream_changefeed.core.outgoing import NOTHING, Mark, Payload, SentMessage
-from tistream_changefeed.core.pacing import BUSY_MS, IDLE_MS, Pacing
 from tistream_changefeed.core.progress import Fence, Progress, Revision
 from tistream_changefeed.core.resolved_schedule import BUSY_MS, IDLE_MS, ResolvedSchedule
 from tistream_changefeed.core.stopped import StoppedTable, replaced

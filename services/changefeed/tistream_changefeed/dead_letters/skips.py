@@ -44,8 +44,8 @@ class SkippedEvents:
         return None
 
     def of(self, error: MessageTooLarge) -> SkippedEvents:
-        """Return the SkippedEvents that leave out the events of `error`, which are too large for a message. Their letters go to
-        the same dead letter topic."""
+        """Return the SkippedEvents that leave out the events of `error`, which are too large for a message. Their
+        letters go to the same dead letter topic."""
         why = "its message is larger than max-message-bytes, and on-row-error is dead-letter"
         named = [Skip(commit_ts=ts, table=error.table, key=key.hex(), reason=why) for ts, key in error.events]
         return replace(self, named=named)

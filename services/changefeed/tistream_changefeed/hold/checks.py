@@ -22,7 +22,7 @@ CHECK_S = 4.0  # less than the API server waits for the answer
 
 @dataclass(frozen=True, slots=True)
 class FeedChecks:
-    """FeedChecks feeds before they are created or changed. `tables` returns the present tables of a tenant."""
+    """Checks feeds before they are created or changed. `tables` returns the present tables of a tenant."""
 
     allowed: Allowed
     keys: SecretKeys

@@ -112,8 +112,8 @@ class Reports:
         """The epoch under which another holder has claimed a task's manifests, if it is at or above the task's epoch in
         the database; else None. Such an epoch prevents the task's sorter from claiming. That happens after a restore of
         the database, which has forgotten newer epochs."""
-        has_reports_of = self._of.get(task.sorter_node or "")
-        one = None if has_reports_of is None else has_reports_of.fenced.get(task.task_id)
+        newest = self._of.get(task.sorter_node or "")
+        one = None if newest is None else newest.fenced.get(task.task_id)
         if one is None or one.fenced_by is None or one.task_epoch != task.task_epoch:
             return None
         return one.fenced_by if one.fenced_by >= task.task_epoch else None

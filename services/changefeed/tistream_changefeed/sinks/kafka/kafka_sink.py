@@ -118,7 +118,7 @@ class KafkaSink:
     def write(self, transaction: Transaction) -> None:
         """Make a transaction durable: all of it, or nothing."""
         rows = cast(Outgoing, transaction.rows)  # no other payloads and marks are made for a Kafka feed
-        marks = cast(tuple[Sent, ...], transaction.marks)
+        marks = cast(tuple[SentMessage, ...], transaction.marks)
         self._check_sizes(rows)
         producer, known = self._producer, self._topics.known()
         assert producer is not None

@@ -1,5 +1,5 @@
-"""Divides the events of a shard, the part of a feed that one worker writes, into two lanes: `Ahead` sends the events of
-all tables that have not stopped, and `Behind` those of stopped tables that catch up. Pure.
+"""Divides the events of a shard, the part of a feed that one worker writes, into two lanes. The main lane sends the
+events of all tables that have not stopped. The catch-up lane sends those of stopped tables that catch up. Pure.
 
 For each stopped table, the catch-up lane sends the events between the table's position and the shard's. Then the table
 continues in the main lane. In both lanes a table stops if one of its events cannot be sent. A DDL waits for every table

@@ -78,8 +78,8 @@ class Holder:
         self._scope = ChosenScope(self.shard.order.tenant, choice=self.pipeline.tables)
 
     def run(self) -> IdleUntil | None:
-        """Work until the shard is idle. Returns a IdleUntil, which says for how long. Returns None if the holder was asked
-        to end; then it has closed its sink."""
+        """Work until the shard is idle. Returns an IdleUntil, which says for how long. Returns None if the holder was
+        asked to end; then it has closed its sink."""
         while not self._stopping.is_set():
             rest = self.step()
             if rest is not None:

@@ -240,8 +240,8 @@ def proposals(
 
 
 def merge(left: Task, right: Task, ours: SorterReport, theirs: SorterReport, why: str) -> SealProposal:
-    """Make the SealProposal to merge two neighbours. `ours` and `theirs` are the last reports about them. They stop at a ts
-    above the progress of both."""
+    """Make the SealProposal to merge two neighbours. `ours` and `theirs` are the last reports about them. They stop at
+    a ts above the progress of both."""
     span = _around([left.span, right.span])
     assert span is not None
     return SealProposal((left.task_id, right.task_id), (span,), _stop([ours, theirs]), why)

@@ -38,9 +38,9 @@ def resolve(
     scans: pa.Table,
     counters: dict[str, int],
 ) -> ExactMatch:
-    """Match `entries` (columns of ShardEntries.facts), and return them with `ready`, the rows that an earlier tick matched
-    (row, part, start_ts, key, commit_ts). `high`: the watermark. `history` and `scans`: as in kernel.match. Adds to
-    `counters`.
+    """Match `entries` (columns of ShardEntries.facts), and return them with `ready`, the rows that an earlier tick
+    matched (row, part, start_ts, key, commit_ts). `high`: the watermark. `history` and `scans`: as in kernel.match.
+    Adds to `counters`.
 
     In a pipelined transaction a prewrite of a higher generation, or a COMMITTED entry, may arrive after the commit. So
     its prewrite and commit stay pending until the watermark has passed the commit: then all entries have arrived.

@@ -23,8 +23,8 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.read.cursor import Position, Scope
 from tistream.read.scan import Scan
 from tistream_changefeed.core.segments import Segment, segments
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.rows.split import Splitting
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
 from tistream_cli.platform.local_kafka import LocalKafka

@@ -17,11 +17,11 @@ from tistream.read.source import TenantSource
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.protocols.avro.encoder import SchemaIds
 from tistream_changefeed.sinks.claim_check import ClaimFiles
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
 WINDOW_BYTES = 1 << 20

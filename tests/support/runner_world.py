@@ -23,7 +23,8 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.targets.mysql_url import MySqlUrl
 from tistream.wire.bulk.backfills import BackfillRow, BackfillSource, EndBackfill
 from tistream_ingest.backfill.backfill_runner import BackfillRunner
-from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.backfill.chunk_job import BackupWork, write_backup_chunks
+from tistream_ingest.jobs.chunk_put import ChunksWritten
 from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.sqlread.chunk_reading import SqlWork, write_sql_chunk
 from tistream_ingest.sqlread.dsn_files import DsnFiles

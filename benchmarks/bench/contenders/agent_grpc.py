@@ -30,8 +30,8 @@ from tistream.wire.tikv import metapb_pb2 as metapb
 from tistream.wire.tikv import pdpb_pb2 as pdpb
 from tistream_agent.core import steps
 from tistream_agent.core.cutter import Draft
-from tistream_agent.holding.order import Order
 from tistream_agent.metrics import AgentMetrics
+from tistream_agent.order import Order
 from tistream_agent.run import TerritoryRun
 from tistream_agent.settings import AgentSettings
 from tistream_upstream.emulator.shared_cluster import bidirectional, unary

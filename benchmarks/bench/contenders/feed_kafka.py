@@ -21,10 +21,10 @@ from tistream.service.ids import random_id
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.settings import ChangefeedSettings
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
 CLOCK = SystemClock()

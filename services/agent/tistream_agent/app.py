@@ -23,9 +23,9 @@ from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.meta import Accepted, Notification
 from tistream_agent.core.cutter import Draft
 from tistream_agent.holding.node import NodeLoop
-from tistream_agent.holding.order import Order
 from tistream_agent.holding.territories import Territories
 from tistream_agent.metrics import AgentMetrics
+from tistream_agent.order import Order
 from tistream_agent.run import TerritoryRun
 from tistream_agent.settings import AgentSettings
 from tistream_agent.status import AgentStatus

@@ -14,8 +14,8 @@ from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage import layout
 from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream.storage.object_store import ObjectInfo, ObjectStore
+from tistream_agent import claim_pause
 from tistream_agent.core import chain
-from tistream_agent.holding import claim_pause
 
 _PAGE = 1_000  # names in the answer of a LIST
 _TAIL = 1_000  # files: ten minutes of a busy territory

@@ -12,6 +12,7 @@ from tistream.concurrency import new_event, new_executor
 from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage.object_store import ObjectStore
+from tistream_agent import claim_pause
 from tistream_agent.core import chain, steps
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.keys import KeyMap, encoded_bound, raw_bound
@@ -20,10 +21,9 @@ from tistream_agent.core.planner import SCANS
 from tistream_agent.core.received.counts import Counts
 from tistream_agent.core.received.range_logs import bounds_among
 from tistream_agent.driver import TerritoryDriver
-from tistream_agent.holding import claim_pause
-from tistream_agent.holding.order import Order
 from tistream_agent.inbox import Inbox
 from tistream_agent.metrics import AgentMetrics
+from tistream_agent.order import Order
 from tistream_agent.outbox import Outbox
 from tistream_agent.position import ChainSealed, last_position, newest_file, recent_claims, snapshot_ts
 from tistream_agent.settings import AgentSettings

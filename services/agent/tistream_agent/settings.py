@@ -11,7 +11,7 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.model.tenant_kind import TenantKind
 from tistream.service.settings import ServiceSettings, settings_config
-from tistream_agent.holding.order import Order, addresses
+from tistream_agent.order import Order, addresses
 from tistream_agent.upstream.keyspaces import EVERY
 from tistream_agent.upstream.stores import TlsFiles, host_and_port
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from tistream.model import ts as tso
 from tistream.model.span import KeySpan, shown_key
 from tistream.wire.bulk.territories import TerritoryState
-from tistream_agent.holding.order import Order
+from tistream_agent.order import Order
 
 LATE_MS = 5_000  # a lag above it has a culprit
 

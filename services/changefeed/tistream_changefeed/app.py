@@ -34,7 +34,7 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
-from tistream_changefeed.hold.checks import FeedChecks
+from tistream_changefeed.feed_checks import FeedChecks
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.holder import Holder

@@ -38,7 +38,8 @@ from tistream.wire.bulk.backfills import BackfillRow, EndBackfill
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_cli.app import app
 from tistream_ingest.backfill.backfill_runner import BackfillRunner
-from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.backfill.chunk_job import BackupWork, write_backup_chunks
+from tistream_ingest.jobs.chunk_put import ChunksWritten
 from tistream_ingest.metrics import IngestMetrics
 from tistream_ingest.sqlread.dsn_files import DsnFiles
 from tistream_ingest.sqlread.sql_backfills import SqlBackfills

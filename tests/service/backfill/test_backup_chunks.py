@@ -16,9 +16,10 @@ from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.backups.backup_reader import open_backup, read_pairs, read_schema_snap
 from tistream.storage.chunk_reader import open_chunk, read_chunk
-from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.backfill.chunk_job import BackupWork, write_backup_chunks
 from tistream_ingest.backfill.chunk_units import BackupPlan, plan_backup
-from tistream_ingest.backfill.requested_tables import RequestedTable, requested_tables
+from tistream_ingest.jobs.chunk_put import ChunksWritten
+from tistream_ingest.plan.requested_tables import RequestedTable, requested_tables
 
 
 def bucket(objects: dict[str, bytes]) -> MemoryObjectStore:

@@ -16,10 +16,10 @@ from tistream.model.ids import TenantKey
 from tistream.secrets.sealing import public_key, seal
 from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed
 from tistream_changefeed.core.failure import FeedFailed
-from tistream_changefeed.feed_settings import parsed
-from tistream_changefeed.hold.checks import FeedChecks
+from tistream_changefeed.feed_checks import FeedChecks
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.secret_keys import SecretKeys
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
 

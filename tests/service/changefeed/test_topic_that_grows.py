@@ -24,9 +24,9 @@ from tistream.follow.tenant_view import TenantView
 from tistream.wire.bulk.changefeeds import Move
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 from tistream_cli.platform.local_kafka import LocalKafka
 

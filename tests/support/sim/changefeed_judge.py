@@ -20,7 +20,7 @@ from tistream.read.scan import Scan
 from tistream_changefeed.core import progress
 from tistream_changefeed.core.progress import Fence, PartitionTally, Progress
 from tistream_changefeed.core.segments import Segment, segments
-from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 
 DECODERS = {"open-protocol": open_protocol.decode, "canal-json": canal_json.decode}
 

@@ -28,12 +28,12 @@ from tistream.wire.limits import NO_LIMITS
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.dispatch.ownership import Ownership
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.hold.holder_threads import HolderThreads
 from tistream_changefeed.hold.quota import TenantQuotas
 from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
 LOOK_S = 0.05

@@ -34,7 +34,8 @@ from tistream_dispatcher.settings import CollectSettings as SourceSettings
 from tistream_dispatcher.settings import DispatcherSettings
 from tistream_ingest.app import ProcessEnvironment as IngestOutside
 from tistream_ingest.app import build_app as build_ingest
-from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.backfill.chunk_job import BackupWork, write_backup_chunks
+from tistream_ingest.jobs.chunk_put import ChunksWritten
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.jobs.work import ReleaseJob, ReleaseShard, Surveyed, WorkFailure, WrittenFile
 from tistream_ingest.plan.cuts import FileLimits

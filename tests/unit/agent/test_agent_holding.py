@@ -16,9 +16,9 @@ from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.bulk.territories import TerritoryInfo, TerritoryState, TerritoryWork
 from tistream.wire.meta import NodeInfo
+from tistream_agent.claim_pause import PAUSE_MAX_S, claims, pause_s
 from tistream_agent.connecting.platform import agent_rows, as_table
-from tistream_agent.holding.claim_pause import PAUSE_MAX_S, claims, pause_s
-from tistream_agent.holding.order import Changes, Order, changes, order_of, report_of
+from tistream_agent.order import Changes, Order, changes, order_of, report_of
 from tistream_agent.position import newest_file
 from tistream_agent.settings import AgentSettings
 from tistream_agent.status import LATE_MS, RecordedState, territory_status

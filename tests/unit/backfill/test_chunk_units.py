@@ -13,7 +13,7 @@ from tistream.errors import InvalidRequest
 from tistream.format.br.full_backup import BackupFile, SstPair
 from tistream.model.span import KeySpan
 from tistream_ingest.backfill.chunk_units import plan_backup
-from tistream_ingest.backfill.requested_tables import RequestedTable, parse_patterns, requested_tables
+from tistream_ingest.plan.requested_tables import RequestedTable, parse_patterns, requested_tables
 
 KEYS = [bytes([one]) for one in range(1, 30)]
 

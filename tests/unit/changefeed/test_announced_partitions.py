@@ -16,7 +16,7 @@ from tistream.consume.reorder import Partition, ReadProgress, Step, Transaction
 from tistream.errors import InvalidRequest
 from tistream.wire.bulk.changefeeds import NewChangefeed
 from tistream.wire.bulk.feed_changes import ChangedFeed
-from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 
 GROWN = PARTITIONS + 3
 WIDER = URI.replace(f"partition-num={PARTITIONS}", f"partition-num={GROWN}")

@@ -19,10 +19,10 @@ from tistream.schema.tidb import table as t
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.core.outgoing import SentMessage
 from tistream_changefeed.core.segments import segments
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.sink import Pipeline
 from tistream_changefeed.protocols.simple.bootstraps import BootstrapRule, Bootstraps
 from tistream_changefeed.rows.handle_key import eligible
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 
 PARTITIONS = 3
 URI = "kafka://b:9092/t?protocol=simple"

@@ -17,9 +17,9 @@ from tistream.wire.bulk.changefeeds import Move
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.progress import Fence, PartitionTally, Progress, Revision, check_counts, check_there
 from tistream_changefeed.core.shard import Order, Shard
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
 URI = "kafka://broker:9092/changes?protocol=open-protocol"

@@ -19,8 +19,8 @@ from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.core.segments import Segment, segments
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import SkippedEvents
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.sink import DeadLetter, Pipeline
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.table_errors.table_failed import TableFailed
 
 URI = "kafka://h:1/t?protocol=open-protocol&max-batch-size=1"

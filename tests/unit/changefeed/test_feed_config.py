@@ -18,8 +18,8 @@ from tistream_changefeed.config import keys, parts
 from tistream_changefeed.config.feed_config import DispatcherConfig, FeedConfig, SelectorConfig
 from tistream_changefeed.config.parse import ParsedFeed, parse_feed, read_toml
 from tistream_changefeed.dispatch.partition_rule import PartitionBy
-from tistream_changefeed.feed_settings import without_secrets
 from tistream_changefeed.rows.split import by_unique_index, never
+from tistream_changefeed.sinks.kafka.feed_settings import without_secrets
 
 URI = "kafka://b1:9092,b2:9093/events"
 USED = keys.KAFKA_KEYS.used

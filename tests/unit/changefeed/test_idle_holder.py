@@ -17,10 +17,10 @@ from tistream.read.row_events import Barrier
 from tistream.read.source import TenantSource
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import IDLE_MS, Holder, IdleUntil
 from tistream_changefeed.hold.new_rows import NewRows
 from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
 URI = "kafka://broker:9092/changes?protocol=open-protocol&partition-num=2"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tistream.errors import InvalidRequest
-from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 
 BASE = "kafka://broker:9092/orders?protocol=open-protocol"

@@ -8,10 +8,10 @@ from tistream.errors import InvalidRequest, TargetNotAllowed
 from tistream.model.ids import TenantKey
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.sinks.allowed import check_hosts
 from tistream_changefeed.sinks.kafka import target as settings
 from tistream_changefeed.sinks.kafka.faults import failure_of
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.target import KafkaTarget, message_limit, partitions_wanted
 
 ORDER = Order(TenantKey("7", "acme"), "orders", 0, Fence(1, 1), 100)

@@ -14,10 +14,10 @@ from tistream.model.ids import TenantKey
 from tistream.wire.limits import NO_LIMITS, Limits
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.hold.quota import QuotaPause, TenantQuotas
 from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
 ACME, OTHER = TenantKey("7", "acme"), TenantKey("7", "other")

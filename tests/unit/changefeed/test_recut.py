@@ -25,9 +25,9 @@ from tistream.wire.bulk.feed_changes import ChangedFeed
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.dispatch.ownership import Ownership
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 from tistream_meta.feeds.feed_book import FeedBook
 from tistream_meta.routes.feed_routes import _work

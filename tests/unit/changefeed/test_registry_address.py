@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tistream.errors import InvalidRequest, TargetNotAllowed
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.registry.address import host_of, with_secrets
 from tistream_changefeed.sinks.allowed import check_hosts
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 
 URI = "kafka://broker:9092/t?protocol=avro"
 

@@ -16,8 +16,8 @@ from tistream_changefeed.core import barrier, progress
 from tistream_changefeed.core.outgoing import SentMessage
 from tistream_changefeed.core.progress import Fence, PartitionTally, Progress, Revision
 from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.rows.window import raw_changes
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 
 URI = "kafka://broker:9092/changes?protocol=canal-json&enable-tidb-extension=true"
 CONFIG = {"sink": {"dispatchers": [{"matcher": ["shop.*"], "topic": "of_{table}", "partition": "index-value"}]}}

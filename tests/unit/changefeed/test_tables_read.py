@@ -35,10 +35,10 @@ from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
-from tistream_changefeed.feed_settings import parsed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.pipeline import FeedPipeline
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 
 URI = "kafka://broker:9092/changes?protocol=canal-json&partition-num=2"

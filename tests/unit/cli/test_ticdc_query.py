@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tistream_changefeed.feed_settings import parsed
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_cli.changefeed.ticdc_query import queried
 from tistream_cli.errors import CliError
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tistream.concurrency import Thread, new_lock, start_thread
 from tistream.wire.bulk.territories import TerritoryReport
-from tistream_agent.holding.order import Changes, Key, Order, changes, report_of
+from tistream_agent.order import Changes, Key, Order, changes, report_of
 from tistream_agent.run import FENCED, TerritoryRun
 from tistream_agent.status import TerritoryStatus
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tistream.wire.bulk.changefeeds import Skip
-from tistream_changefeed import feed_settings
 from tistream_changefeed.config.kinds import scheme_of
 from tistream_changefeed.hold.feed import Feed
+from tistream_changefeed.sinks.kafka import feed_settings
 from tistream_changefeed.sinks.kafka.kafka_feed import KafkaFeed
 
 Building = Callable[[str, Mapping[str, Any], Sequence[Skip]], Feed]

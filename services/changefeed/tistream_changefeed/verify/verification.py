@@ -20,13 +20,13 @@ from tistream.schema.visible import fold
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.outgoing import Outgoing, SentMessage
-from tistream_changefeed.feed_settings import RunnableFeed, parsed
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.hold.sink import Encoded
 from tistream_changefeed.pipeline import FeedPipeline
 from tistream_changefeed.sinks.allowed import check_hosts
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
+from tistream_changefeed.sinks.kafka.feed_settings import RunnableFeed, parsed
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
 from tistream_changefeed.verify.comparison import Comparison

@@ -26,11 +26,12 @@ from tistream.storage.chunk_reader import read_plan
 from tistream.storage.object_store import ObjectStore
 from tistream.targets.mysql_url import MySqlUrl
 from tistream.wire.bulk.backfills import REASON_MAX, BackfillRow, EndBackfill
-from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, put_once
+from tistream_ingest.backfill.chunk_job import BackupWork
 from tistream_ingest.backfill.chunk_units import BackupPlan, plan_backup
 from tistream_ingest.backfill.next_step import BackfillEnd, ended, first_missing, missing_units, overdue, too_old
-from tistream_ingest.backfill.requested_tables import requested_tables
+from tistream_ingest.jobs.chunk_put import ChunksWritten, put_once
 from tistream_ingest.metrics import IngestMetrics
+from tistream_ingest.plan.requested_tables import requested_tables
 from tistream_ingest.sqlread.chunk_reading import SqlWork
 from tistream_ingest.sqlread.sql_backfills import SqlBackfills
 

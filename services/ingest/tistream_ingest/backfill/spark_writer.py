@@ -12,7 +12,8 @@ from tistream.storage.backends.tenant_keys import KeyIds, TenantKeys, keys_of
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_existing, open_objects
 from tistream.targets.mysql_url import MySqlUrl
-from tistream_ingest.backfill.chunk_job import BackupWork, ChunksWritten, write_backup_chunks
+from tistream_ingest.backfill.chunk_job import BackupWork, write_backup_chunks
+from tistream_ingest.jobs.chunk_put import ChunksWritten
 from tistream_ingest.sqlread.chunk_reading import SqlWork, write_sql_chunk
 from tistream_ingest.sqlread.sql_server import SqlServer
 

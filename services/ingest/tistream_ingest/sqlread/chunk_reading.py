@@ -18,7 +18,7 @@ from tistream.format.backfill.base_chunk import SCHEMA, ChunkId
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.storage.object_store import ObjectStore
-from tistream_ingest.backfill.chunk_job import ChunksWritten, chunk_exists, put_chunk
+from tistream_ingest.jobs.chunk_put import ChunksWritten, chunk_exists, put_chunk
 from tistream_ingest.sqlread import statements as sql
 from tistream_ingest.sqlread.read_table import ReadTable
 from tistream_ingest.sqlread.sql_server import Columns, SqlServer

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tistream.encode.table_encoding import TableEncoding, encoding_of
 from tistream.schema.history import History
 from tistream.schema.visible import TableVersion
-from tistream_ingest.backfill.requested_tables import requested_tables
+from tistream_ingest.plan.requested_tables import requested_tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from tistream.storage.open import open_objects
 from tistream_changefeed.config.plan import FeedPlan, plan
 from tistream_changefeed.core.shard import Order
 from tistream_changefeed.dispatch.ownership import Ownership
-from tistream_changefeed.feed_settings import RunnableFeed
 from tistream_changefeed.hold.feed import Allowed, Looked
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.registry.of_feed import registry_of
 from tistream_changefeed.sinks.allowed import check_hosts, storage_url
 from tistream_changefeed.sinks.claim_check import ClaimFiles
+from tistream_changefeed.sinks.kafka.feed_settings import RunnableFeed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 from tistream_changefeed.sinks.kafka.topics import Topics
 

@@ -12,10 +12,10 @@ from tistream.wire.bulk.changefeeds import TABLES_MAX, ChangefeedPlan, CheckChan
 from tistream_changefeed.config.parse import ParsedFeed
 from tistream_changefeed.config.plan import FeedPlan
 from tistream_changefeed.core.failure import FeedFailed
-from tistream_changefeed.feed_settings import without_secrets
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.sinks.feeds import feed_of
+from tistream_changefeed.sinks.kafka.feed_settings import without_secrets
 
 CHECK_S = 4.0  # less than the API server waits for the answer
 

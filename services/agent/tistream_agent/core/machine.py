@@ -295,12 +295,12 @@ class TerritoryAgent:
         age = now_ms - self._cut_ms
         if self._open.tables:
             return age >= self.config.cut_ms or self._open.size >= self.config.file_bytes
-        return age >= self.config.idle_cut_ms and self.subscriptions.owes()
+        return age >= self.config.idle_cut_ms and self.subscriptions.needs_watermark()
 
     def _cut(self, now_ms: int) -> list[Command]:
         """Make the next file: all rows that have arrived, and a watermark row of each subscription whose scan has
         ended. Returns the command that puts it."""
-        watermarks = self.subscriptions.cut([(one.span.start, one.reached_ts) for one in self.territory.loose()])
+        watermarks = self.subscriptions.cut([(one.span.start, one.reached_ts) for one in self.territory.unsubscribed()])
         carried, lowest = self._promised()
         draft = Draft(
             tenant=self.config.tenant,
@@ -333,7 +333,7 @@ class TerritoryAgent:
     def _behind(self) -> list[Piece]:
         """The pieces without a live subscription. A file repeats their promises in its footer."""
         scanning = [self.territory.subscribed(request_id) for request_id in self.subscriptions.scanning()]
-        return self.territory.loose() + [piece for piece in scanning if piece is not None]
+        return self.territory.unsubscribed() + [piece for piece in scanning if piece is not None]
 
     def _slowest(self) -> tuple[Piece, int]:
         """The piece that is furthest behind, and the ts up to which it is complete."""
@@ -360,11 +360,11 @@ class TerritoryAgent:
 
     def pieces_by_state(self) -> dict[str, int]:
         """The number of the territory's pieces in each state of PIECE_STATES."""
-        loose = self.territory.loose()
-        waiting = sum(isinstance(piece.state, WaitsForRegion) for piece in loose)
+        unsubscribed = self.territory.unsubscribed()
+        waiting = sum(isinstance(piece.state, WaitsForRegion) for piece in unsubscribed)
         scanning = len(self.subscriptions.scanning())
-        live = len(self.territory) - len(loose) - scanning
-        return {WAITING: waiting, TO_REGISTER: len(loose) - waiting, SCANNING: scanning, LIVE: live}
+        live = len(self.territory) - len(unsubscribed) - scanning
+        return {WAITING: waiting, TO_REGISTER: len(unsubscribed) - waiting, SCANNING: scanning, LIVE: live}
 
     def lowest(self) -> SlowestPiece:
         """The piece (a span of keys with one state, core/territory.py) that is furthest behind, and what it waits

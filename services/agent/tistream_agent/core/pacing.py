@@ -51,7 +51,7 @@ class StorePace:
         """Record that a subscription has ended, before or after the end of its scan."""
         self.outstanding.discard(request_id)
 
-    def pressed(self) -> None:
+    def congested(self) -> None:
         """Record that TiKV is busy or congested: halve the limit."""
         self.limit = max(LEAST, self.limit // 2)
 

@@ -230,7 +230,7 @@ class Planner:
         region = state.region
         self.subscriptions.open(
             Opened(
-                *(request_id, stream, region.region_id, store, log_id, piece.base_ts, piece.span, piece.told_ts),
+                *(request_id, stream, region.region_id, store, log_id, piece.base_ts, piece.span, piece.received_ts),
                 sent_as=batch.sent_as(store, region.region_id, request_id),
                 hold_ts=piece.hold_ts,
             )
@@ -267,9 +267,11 @@ class Planner:
         failures = 1 if ended.initialized else piece.state.failures + 1
         state = self._after(piece.state.region, ended.error, failures, now_ms)
         base_ts = max(piece.base_ts, ended.reached_ts)
-        told_ts = max(piece.told_ts, ended.told_ts)
+        received_ts = max(piece.received_ts, ended.received_ts)
         self.territory.put(
-            replace(piece, base_ts=base_ts, state=state, since_ms=now_ms, told_ts=told_ts, hold_ts=ended.hold_ts)
+            replace(
+                piece, base_ts=base_ts, state=state, since_ms=now_ms, received_ts=received_ts, hold_ts=ended.hold_ts
+            )
         )
 
     def _after(
@@ -288,7 +290,7 @@ class Planner:
                 wait = max(pacing.NOT_LEADER_WAIT_MS, pacing.doubled(pacing.NOT_FOUND_MS, failures))
                 return WaitsForRegion(now_ms + wait, failures=failures)
             case ErrorKind.SERVER_IS_BUSY | ErrorKind.CONGESTED:
-                self.pace(region.leader_store).pressed()
+                self.pace(region.leader_store).congested()
                 stated = 0 if error is None else min(error.backoff_ms, pacing.BUSY_MS[1])
                 wait = stated or pacing.doubled(pacing.BUSY_MS, failures)
                 return ToRegister(region, now_ms + wait, failures=failures)

@@ -52,7 +52,7 @@ class PromiseBroken(TiStreamError):
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A subscription that begins. `span` has keys in TiKV's form, with the prefix of a keyspace. `tikv_store_id` is for
-    the status. `told_ts` is the resolved_ts that TiKV has reported for all of its keys in earlier subscriptions (0:
+    the status. `received_ts` is the resolved_ts that TiKV has reported for all of its keys in earlier subscriptions (0:
     none), so no later commit may be at or below it. `request_id` is its number in the agent; `sent_as` is the
     request_id that is sent, which subscriptions may share (0: `request_id`). `hold_ts`: in a range log, the limit that
     late locks of the previous subscription set (late_locks.py)."""
@@ -64,7 +64,7 @@ class Opened:
     log_id: int
     base_ts: int
     span: KeySpan
-    told_ts: int = 0
+    received_ts: int = 0
     sent_as: int = 0
     hold_ts: int = 0
 
@@ -77,11 +77,11 @@ class Opened:
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A subscription that ended. `reached_ts` is the ts from which the next subscription of its keys must begin.
-    `told_ts` is the highest resolved_ts that it received; 0 if it received none. `hold_ts`: as in Opened."""
+    `received_ts` is the highest resolved_ts that it received; 0 if it received none. `hold_ts`: as in Opened."""
 
     opened: Opened
     reached_ts: int
-    told_ts: int
+    received_ts: int
     initialized: bool
     hold_ts: int
     error: RegionError | None
@@ -136,7 +136,7 @@ class Subscriptions:
         column[:] = 0
         column[k.REQUEST_ID], column[k.STREAM], column[k.REGION_ID] = opened.request_id, opened.stream, opened.region_id
         column[k.LOG_ID], column[k.BASE], column[k.RESOLVED_TS] = opened.log_id, opened.base_ts, opened.base_ts
-        column[k.STATE], column[k.PROMISED], column[k.FILED] = k.SCANNING, opened.told_ts, opened.base_ts
+        column[k.STATE], column[k.PROMISED], column[k.FILED] = k.SCANNING, opened.received_ts, opened.base_ts
         if self.ranges is not None:
             number = self.ranges.of(opened.span.start)
             column[k.RANGE], column[k.LOG_ID] = number + 1, self.ranges.log_of(number, opened.log_id)
@@ -244,7 +244,7 @@ class Subscriptions:
         if verdict == k.PROMISE_BROKEN:
             return PromiseBroken(
                 f"region {region} on store {opened.tikv_store_id} sent a commit at or below its resolved_ts "
-                f"{self.resolved_ts(request)}, at or below {opened.told_ts} of the leader before, or below one of the "
+                f"{self.resolved_ts(request)}, at or below {opened.received_ts} of the leader before, or below one of the "
                 "same batch: changes may be missing. Check the version of TiKV, then backfill the territory "
                 "(docs/backfill.md)"
             )
@@ -274,7 +274,7 @@ class Subscriptions:
 
     # -- cutting ------------------------------------------------------------------------------------------------------
 
-    def owes(self) -> bool:
+    def needs_watermark(self) -> bool:
         """Whether the next file must have a watermark row, because some subscription is live, or has ended after its
         scan."""
         return bool(self._last_rows) or bool((self._table[k.STATE] == k.LIVE).any())

@@ -63,7 +63,7 @@ class Piece:
     """A span of keys in TiKV's form, with the ts up to which the files are complete for them, and their state since
     `since_ms`.
 
-    `told_ts` is the highest resolved_ts that this process has received for all of the keys; 0 if it has received none.
+    `received_ts` is the highest resolved_ts that this process has received for all of the keys; 0 if it has received none.
     `hold_ts`: in a range log, the limit that late locks set until the next scan of the piece ends; 0: no limit.
     """
 
@@ -71,7 +71,7 @@ class Piece:
     base_ts: int
     state: State
     since_ms: int
-    told_ts: int = 0
+    received_ts: int = 0
     hold_ts: int = 0
 
     @property
@@ -88,7 +88,7 @@ class Territory:
         self.span = span
         self._pieces: SortedDict[bytes, Piece] = SortedDict({piece.span.start: piece for piece in pieces})
         self._subscribed: dict[int, bytes] = {}
-        self._loose: set[bytes] = set()  # starts of pieces that are not subscribed
+        self._unsubscribed: set[bytes] = set()  # starts of pieces that are not subscribed
         self.waiting: set[bytes] = set()  # starts of pieces of which PD is to be asked
         # By store, (base_ts, start) of the pieces that are to be registered there and have no TSO call.
         self.known: dict[int, SortedSet[tuple[int, bytes]]] = {}
@@ -113,9 +113,9 @@ class Territory:
         start = self._subscribed.get(request_id)
         return None if start is None else self.at(start)
 
-    def loose(self) -> list[Piece]:
+    def unsubscribed(self) -> list[Piece]:
         """The pieces without a subscription, in any order."""
-        return [self.at(start) for start in self._loose]
+        return [self.at(start) for start in self._unsubscribed]
 
     def overlapping(self, span: KeySpan) -> list[Piece]:
         """The pieces that have a key in `span`, in key order."""
@@ -146,10 +146,10 @@ class Territory:
         first, last = pieces[0], pieces[-1]
         assert_tiled(KeySpan(first.span.start, last.span.end), [piece.span for piece in pieces])
         base_ts = min(piece.base_ts for piece in pieces)
-        told_ts = min(piece.told_ts for piece in pieces)
+        received_ts = min(piece.received_ts for piece in pieces)
         hold_ts = min((piece.hold_ts for piece in pieces if piece.hold_ts), default=0)
         span = KeySpan(first.span.start, last.span.end)
-        out = replace(first, span=span, base_ts=base_ts, told_ts=told_ts, hold_ts=hold_ts)
+        out = replace(first, span=span, base_ts=base_ts, received_ts=received_ts, hold_ts=hold_ts)
         for piece in pieces:
             assert isinstance(piece.state, ToRegister)
             assert not piece.state.call
@@ -166,7 +166,7 @@ class Territory:
         assert self.waiting == {
             p.span.start for p in pieces if isinstance(p.state, WaitsForRegion) and not p.state.scan
         }
-        assert self._loose == {p.span.start for p in pieces if not isinstance(p.state, Subscribed)}
+        assert self._unsubscribed == {p.span.start for p in pieces if not isinstance(p.state, Subscribed)}
         known = {one for its in self.known.values() for one in its}
         assert known == {
             (p.base_ts, p.span.start) for p in pieces if isinstance(p.state, ToRegister) and not p.state.call
@@ -176,7 +176,7 @@ class Territory:
 
     def _index(self, piece: Piece) -> None:
         if not isinstance(piece.state, Subscribed):
-            self._loose.add(piece.span.start)
+            self._unsubscribed.add(piece.span.start)
         match piece.state:
             case WaitsForRegion(scan=0):
                 self.waiting.add(piece.span.start)
@@ -188,7 +188,7 @@ class Territory:
 
     def _forget(self, piece: Piece) -> None:
         """Remove a piece from the indexes."""
-        self._loose.discard(piece.span.start)
+        self._unsubscribed.discard(piece.span.start)
         match piece.state:
             case WaitsForRegion():
                 self.waiting.discard(piece.span.start)

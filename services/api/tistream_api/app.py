@@ -257,7 +257,7 @@ def _tidy(pulls: Pulls) -> None:
     """Loop body: release the slots of answers that were dropped without being closed, and let the allocators return
     memory that pulls have released to the system."""
     pulls.dropped.release()
-    if pulls.memory.fallen():
+    if pulls.memory.freed_much():
         give_back()
 
 

@@ -23,7 +23,7 @@ def access_grant_covers_what_is_above(original: Function) -> Function:
     return broken
 
 
-@mutant("tistream_api:access.may", invariants=(20,), catchers=("test_an_action_is_not_another",))
+@mutant("tistream_api:access.allows", invariants=(20,), catchers=("test_an_action_is_not_another",))
 def access_any_action_will_do(original: Function) -> Function:
     """Who may push may read."""
 

@@ -109,10 +109,10 @@ def test_what_was_given_back_is_told_once() -> None:
     rooms = [room(memory, str(number)) for number in range(4)]
     for one in rooms:
         one.take()
-    assert not memory.fallen()
+    assert not memory.freed_much()
     for one in rooms[1:]:
         one.give()
-    assert not memory.fallen()
+    assert not memory.freed_much()
     rooms[0].give()
-    assert memory.fallen()
-    assert not memory.fallen()
+    assert memory.freed_much()
+    assert not memory.freed_much()

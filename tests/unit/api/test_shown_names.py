@@ -8,7 +8,7 @@ import pytest
 from tistream.read.events import Ddls, Events
 from tistream.schema.ddl_event import DdlEvent
 from tistream.wire.tokens import Grant
-from tistream_api.auth.access import Resource, may, may_some
+from tistream_api.auth.access import Resource, allows, allows_part
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.encode.shown_names import ShownNames, shown
 
@@ -27,7 +27,7 @@ def reader_of(database: str, table: str = "*"):  # type: ignore[no-untyped-def]
 
     def may_read(of: str, name: str) -> bool:
         resource = Resource("7", "acme", of, name or None)
-        return may(grants, "read", resource) if name else may_some(grants, "read", resource)
+        return allows(grants, "read", resource) if name else allows_part(grants, "read", resource)
 
     return may_read
 

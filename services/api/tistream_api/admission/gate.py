@@ -22,7 +22,7 @@ from tistream.wire.meta import Notification
 from tistream.wire.tokens import Action, tenant_of_grants
 from tistream_api.admission.request_queue import RequestQueue, RequestSlot
 from tistream_api.admission.tenant_limits import TenantLimits
-from tistream_api.auth.access import Resource, may, may_some
+from tistream_api.auth.access import Resource, allows, allows_part
 from tistream_api.auth.browser_guard import refusal
 from tistream_api.auth.callers import EVERYBODY, Caller, Callers
 from tistream_api.request.bodies import read
@@ -112,7 +112,7 @@ class Gate:
         request.state.caller = caller
         names = await self._named(request, access)
         resource = Resource(*names)
-        decide = may_some if access.partly else may
+        decide = allows_part if access.partly else allows
         if not any(decide(caller.grants, action, resource) for action in access.actions):
             wanted = " or ".join(access.actions)
             raise Forbidden(
@@ -144,7 +144,7 @@ class Gate:
         operator must be able to reach a tenant that has used up its limits. The operator's own key has the tenant id
         "", which no tenant has.
         """
-        operates = self._callers is not None and may(caller.grants, "operate", Resource(resource.cluster))
+        operates = self._callers is not None and allows(caller.grants, "operate", Resource(resource.cluster))
         if resource.tenant is None or (operates and not access.in_body):
             return tenant_of_grants(caller.grants) or ("", caller.name)
         return resource.cluster or "", resource.tenant

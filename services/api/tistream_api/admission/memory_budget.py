@@ -86,7 +86,7 @@ class MemoryBudget:
                 del self._of[who]
             self._admit()
 
-    def fallen(self) -> bool:
+    def freed_much(self) -> bool:
         """Whether the held memory is KEPT_BYTES below its highest value since this method last returned True. Returning
         True begins a new count. The caller should then let the allocators return memory to the system."""
         with self._lock:

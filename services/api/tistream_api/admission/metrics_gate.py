@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tistream.errors import Forbidden, TiStreamError
 from tistream.service.http import problems
 from tistream.service.http.guard import METRICS, Guard
-from tistream_api.auth.access import Resource, may
+from tistream_api.auth.access import Resource, allows
 from tistream_api.auth.callers import Callers
 
 
@@ -34,5 +34,5 @@ class MetricsGate:
         if self._guard is not None and self._guard.refusal(METRICS, authorization) is None:
             return
         caller = scope["state"]["caller"] = self._callers.of(authorization)
-        if not may(caller.grants, "operate", Resource()):
+        if not allows(caller.grants, "operate", Resource()):
             raise Forbidden("/metrics needs the service key, or a token that grants operate of the platform")

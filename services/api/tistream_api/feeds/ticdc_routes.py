@@ -15,7 +15,7 @@ from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import ChangefeedInfo
 from tistream_api.admission import gate
 from tistream_api.admission.gate import caller_of
-from tistream_api.auth.access import Resource, may
+from tistream_api.auth.access import Resource, allows
 from tistream_api.feeds import ticdc_shapes
 from tistream_api.feeds.feed_body import FEED_NAME
 from tistream_api.feeds.feed_calls import FeedCalls
@@ -46,7 +46,9 @@ def build_ticdc_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
             key
             for key in sorted(tenants.views(), key=str)
             if namespace in (None, key.tenant_id)
-            and any(may(grants, action, Resource(key.cluster_id, key.tenant_id)) for action in gate.SEE_FEEDS.actions)
+            and any(
+                allows(grants, action, Resource(key.cluster_id, key.tenant_id)) for action in gate.SEE_FEEDS.actions
+            )
         ]
         if len(found) > TENANTS_MAX:
             raise InvalidRequest(

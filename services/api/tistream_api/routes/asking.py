@@ -15,7 +15,7 @@ from tistream.follow.tenant_view import TenantView
 from tistream.wire.tokens import Grant
 from tistream_api.admission.gate import Gate, caller_of, slot_of
 from tistream_api.admission.metering import answer_meter_of
-from tistream_api.auth.access import Resource, may, may_some
+from tistream_api.auth.access import Resource, allows, allows_part
 from tistream_api.encode.shown_names import MayRead
 from tistream_api.pull.admitted import ReadCaller
 from tistream_api.request.head_requests import is_head
@@ -25,13 +25,13 @@ def readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
     """Make a function that returns whether a name of the tenant may be shown to the holder of the grants; None if all
     names may be shown."""
     tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
-    if may(grants, "read", Resource(*tenant)):
+    if allows(grants, "read", Resource(*tenant)):
         return None
 
     def may_read(database: str, table: str) -> bool:
         if not table:  # a database, which lists show if the caller may read something in it
-            return may_some(grants, "read", Resource(*tenant, database))
-        return may(grants, "read", Resource(*tenant, database, table))
+            return allows_part(grants, "read", Resource(*tenant, database))
+        return allows(grants, "read", Resource(*tenant, database, table))
 
     return may_read
 

@@ -14,7 +14,7 @@ from tistream.wire.api import DdlPage, LagSamples, TableColumns, TenantsOverview
 from tistream.wire.tokens import Grant
 from tistream_api.admission import gate
 from tistream_api.admission.gate import caller_of
-from tistream_api.auth.access import Resource, may, parts
+from tistream_api.auth.access import Resource, allows, readable_parts
 from tistream_api.request.queries import At, DdlBefore, LagMinutes
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
@@ -28,7 +28,7 @@ TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 
 def _may_see(grants: Iterable[Grant], tenant: TenantKey) -> bool:
     resource = Resource(tenant.cluster_id, tenant.tenant_id)
-    return may(grants, "read", resource) or may(grants, "operate", resource)
+    return allows(grants, "read", resource) or allows(grants, "operate", resource)
 
 
 def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, sampler: LagSampler) -> APIRouter:
@@ -47,13 +47,15 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
     @gate.OVERVIEW
     def overview(request: Request) -> TenantsOverview:
         """The progress of every tenant that the token may read or operate, and what holds it back, from this server's
-        memory. `parts` lists the single databases and tables that the token may read."""
+        memory. `readable_parts` lists the single databases and tables that the token may read."""
         grants = caller_of(request).grants
         found = sorted(tenants.views().items(), key=lambda item: str(item[0]))
         views = [view for key, view in found if _may_see(grants, key)]
         unanswered = sampler.unanswered()
         pictures = ((view.route, status.glance(view, sampler.stores(view), unanswered)) for view in views)
-        return TenantsOverview(tenants=[summary(route, picture) for route, picture in pictures], parts=parts(grants))
+        return TenantsOverview(
+            tenants=[summary(route, picture) for route, picture in pictures], parts=readable_parts(grants)
+        )
 
     @router.get(
         TENANT + "/lag",

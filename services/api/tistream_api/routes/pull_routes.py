@@ -22,7 +22,7 @@ from tistream.wire.sorter import Coverage
 from tistream_api.admission import gate
 from tistream_api.admission.gate import Gate, caller_of, slot_of
 from tistream_api.admission.metering import answer_meter_of
-from tistream_api.auth.access import Resource, may, may_some
+from tistream_api.auth.access import Resource, allows, allows_part
 from tistream_api.encode.compression import coding_of
 from tistream_api.encode.encoding import FORMATS
 from tistream_api.points import point_cursor
@@ -135,7 +135,7 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
         """The databases that exist at a time, without those in which the token may read nothing."""
         found = lists.databases(_view(tenants, cluster_id, tenant_id), query.ts)
         grants, tenant = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id))
-        shown = [name for name in found.databases if may_some(grants, "read", Resource(*tenant, name))]
+        shown = [name for name in found.databases if allows_part(grants, "read", Resource(*tenant, name))]
         return DatabaseList(ts=found.ts, databases=shown)
 
     @router.get(
@@ -149,7 +149,7 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
         """The base tables that a database has at a time, without those that the token may not read."""
         found = lists.tables(_view(tenants, cluster_id, tenant_id), name_of(db), query.ts)
         grants, database = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id), name_of(db))
-        shown = [table for table in found.tables if may(grants, "read", Resource(*database, table.name))]
+        shown = [table for table in found.tables if allows(grants, "read", Resource(*database, table.name))]
         return TableNames(ts=found.ts, database=found.database, tables=shown)
 
 
@@ -254,7 +254,7 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         shown = []
         for tenant in found["tenants"]:
             resource = Resource(tenant["cluster_id"], tenant["tenant_id"])
-            if may(grants, "read", resource) or may(grants, "operate", resource):
+            if allows(grants, "read", resource) or allows(grants, "operate", resource):
                 shown.append(tenant)
         return Response(orjson.dumps({**found, "tenants": shown}), media_type="application/json")
 

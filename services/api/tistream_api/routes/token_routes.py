@@ -14,7 +14,7 @@ from tistream.errors import AuthOff, Forbidden, UnknownName
 from tistream.wire.clients.token_client import TokenClient
 from tistream.wire.tokens import GRANTS_MAX, MadeToken, NewToken, StoreToken, TokenInfo, TokenList, hash_of, token_text
 from tistream_api.admission.gate import OPERATE_OWN, caller_of
-from tistream_api.auth.access import may_give
+from tistream_api.auth.access import may_manage
 from tistream_api.auth.callers import Callers
 from tistream_api.request.bodies import Body, read
 from tistream_api.request.raw_path import name_of
@@ -66,7 +66,7 @@ def build_token_router(
                 "them with the first token (TISTREAM_META__FIRST_TOKEN_FILE; tistream up --auth)"
             )
         wanted, caller = read(NewToken, body), caller_of(request)
-        if not may_give(caller.grants, wanted.grants):
+        if not may_manage(caller.grants, wanted.grants):
             raise Forbidden(
                 "the token does not grant operate of everything that the new one would grant: request fewer grants, "
                 "or use a token that has them"
@@ -120,7 +120,7 @@ def build_token_router(
 
     def _own(request: Request) -> list[TokenInfo]:
         grants = caller_of(request).grants
-        return [token for token in tokens.every().tokens if may_give(grants, token.grants)]
+        return [token for token in tokens.every().tokens if may_manage(grants, token.grants)]
 
     return router
 

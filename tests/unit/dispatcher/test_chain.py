@@ -44,10 +44,10 @@ def test_any_arrival_order_takes_every_file_once_and_in_chain_order(world):
     chains = StoreChains()
     taken = []
     for file in order:
-        assert chains.wants(file.ts)
+        assert chains.must_read(file.ts)
         chains.see(file)
         taken += drain(chains)
-        assert not chains.wants(file.ts)
+        assert not chains.must_read(file.ts)
     assert sorted(taken) == [(chain[0].ts, file.ts) for chain in files for file in chain]
     for chain in files:
         assert [ts for first, ts in taken if first == chain[0].ts] == [file.ts for file in chain]
@@ -113,7 +113,7 @@ def test_a_restart_from_any_position_goes_on_where_it_was(world, data):
     taken = drain(first)
     second = StoreChains(first.positions())
     for file in sorted(order, key=lambda file: file.ts):
-        if second.wants(file.ts):
+        if second.must_read(file.ts):
             second.see(file)
     taken += drain(second)
     assert {ts for _, ts in taken} == {file.ts for file in order}
@@ -156,8 +156,8 @@ def test_two_files_that_name_one_prev_ts_break_the_chain():
 def test_a_stranger_between_files_taken_breaks_the_chain():
     chains = seen(*chain_of(10, 20, 40))
     drain(chains)
-    assert not chains.wants(20)
-    assert chains.wants(30)
+    assert not chains.must_read(20)
+    assert chains.must_read(30)
     chains.see(SeenFile(30, 20))
     assert chains.hold().quarantined
 
@@ -178,7 +178,7 @@ def test_a_fresh_chain_ends_a_quarantine_and_older_files_are_ignored():
     chains.see(SeenFile(50, 40))
     assert drain(chains) == [(40, 40), (40, 50)]
     assert chains.hold() is None
-    assert not chains.wants(25)
+    assert not chains.must_read(25)
     assert chains.positions() == (ChainPosition(40, 50),)
 
 
@@ -187,12 +187,12 @@ def test_a_waiting_chain_stays_open_beside_a_fresh_one_until_the_tenant_is_past_
     assert drain(chains) == [(10, 10), (10, 20), (100, 100)]
     assert (chains.hold().stage, chains.hold().ts) == (STAGE_MISSING, 30)
     chains.close(99)
-    assert chains.wants(30)
+    assert chains.must_read(30)
     chains.see(SeenFile(30, 20))
     assert drain(chains) == [(10, 30), (10, 40)]
     chains.close(100)
     assert chains.positions() == (ChainPosition(100, 100),)
-    assert not chains.wants(41)
+    assert not chains.must_read(41)
 
 
 def test_damage_found_in_an_older_chain_gives_it_up_without_a_quarantine():
@@ -201,7 +201,7 @@ def test_damage_found_in_an_older_chain_gives_it_up_without_a_quarantine():
     chains.damage(30, "bad", LONG)
     assert chains.hold() is None
     assert chains.positions() == (ChainPosition(100, 100),)
-    assert not chains.wants(30)
+    assert not chains.must_read(30)
 
 
 def test_a_file_that_cannot_be_read_is_not_there_before_the_grace_has_passed():
@@ -209,7 +209,7 @@ def test_a_file_that_cannot_be_read_is_not_there_before_the_grace_has_passed():
     drain(chains)
     chains.damage(30, "half written", 1_999)
     assert chains.hold() is None
-    assert chains.wants(30)
+    assert chains.must_read(30)
     chains.damage(30, "half written", 2_000)
     assert chains.hold().reason == "half written"
 

@@ -76,7 +76,7 @@ def handed_on(files: dict[int, SeenFile], receivers: Receivers) -> tuple[StoreCh
     chains = StoreChains(receivers.common(STORE))
     chains.close(receivers.flushed_ts())
     for ts in sorted(files):
-        if chains.wants(ts):
+        if chains.must_read(ts):
             chains.see(files[ts])
     out = []
     while (ready := chains.ready()) is not None:

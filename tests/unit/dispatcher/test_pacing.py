@@ -136,7 +136,7 @@ def test_a_sorter_that_fails_is_left_alone_for_a_while():
         waits.append(link.send_ms - 1000)
     assert waits[:3] == [100, 200, 400]
     assert waits[-1] == SEND_PAUSE_MAX_MS
-    link.worked()
+    link.succeeded()
     link.failed("full", 1000, busy=True)
     assert (link.send_ms, link.busy) == (1100, True)
 
@@ -148,5 +148,5 @@ def test_a_store_that_is_not_taken_waits_alone():
     assert link.stalled_now(100) == set()
     link.stall(3, 100)
     assert link.stalled_now(299) == {3}
-    link.went_on(3)
+    link.resumed(3)
     assert link.stalled_now(100) == set()

@@ -83,7 +83,7 @@ class Delivery:
     def leave(self, store_id: int) -> None:
         """Forget a store, because another dispatcher reads it from now on."""
         for link in self._links.values():
-            link.went_on(store_id)
+            link.resumed(store_id)
 
     def sync(self) -> None:
         """Request the positions from each sorter for which that is due, and store them."""
@@ -124,7 +124,7 @@ class Delivery:
             if files:
                 moved |= self._post(link, files, tasks)
             elif link.problem is not None and now_ms < link.sync_ms:
-                link.worked()  # the sorter answers, and lacks no file
+                link.succeeded()  # the sorter answers, and lacks no file
         return moved
 
     def _post(self, link: SorterLink, files: tuple[RoutedFile, ...], tasks: list[int]) -> bool:
@@ -142,13 +142,13 @@ class Delivery:
         except TiStreamError as error:
             self._failed(link, error)
             return False
-        link.worked()
+        link.succeeded()
         link.sync_ms = min(link.sync_ms, self._clock.monotonic_ms() + self._resync.pause_ms)
         self._note(link, receipt)
         got = {file.ref.store_id for file, task in lacked if not self._receivers.lacks(task, file.place)}
         for store_id in {file.ref.store_id for file in files}:
             if store_id in got:
-                link.went_on(store_id)
+                link.resumed(store_id)
             else:
                 link.stall(store_id, self._clock.monotonic_ms())
         return bool(got)

@@ -39,7 +39,7 @@ class SorterLink:
         self.calm_ms = min(max(pause_ms, self.calm_ms * 2), max(pause_ms, idle_ms)) if settled else pause_ms
         return self.calm_ms
 
-    def worked(self) -> None:
+    def succeeded(self) -> None:
         """Record that the sorter accepted a batch, or that it lacks no file."""
         self.problem, self.busy = None, False
         self.pause_ms = PAUSE_MS
@@ -51,7 +51,7 @@ class SorterLink:
         pause_ms = min(pause_ms * 2, PAUSE_MAX_MS)
         self.stalled[store_id] = (now_ms + pause_ms, pause_ms)
 
-    def went_on(self, store_id: int) -> None:
+    def resumed(self, store_id: int) -> None:
         """Record that the sorter accepted files of the store again."""
         self.stalled.pop(store_id, None)
 

@@ -120,7 +120,7 @@ class StoreChains:
 
     # -- input -----------------------------------------------------------------------------------------------------
 
-    def wants(self, ts: int) -> bool:
+    def must_read(self, ts: int) -> bool:
         """Whether the file `ts` must be read: it is not known yet, and its chain still needs it."""
         if ts < self._ignored_below or ts in self._waiting or ts in self._damaged:
             return False
@@ -130,11 +130,11 @@ class StoreChains:
         chain = self._chains[place]
         return ts > chain.at_ts or (ts > chain.routed[0] and ts not in chain.routed)
 
-    def knows(self, ts: int) -> bool:
+    def has_seen(self, ts: int) -> bool:
         """Whether the file has been seen and waits for its turn, or is known to be damaged."""
         return ts in self._waiting or ts in self._damaged
 
-    def rivals(self, ts: int) -> list[int]:
+    def with_same_prev(self, ts: int) -> list[int]:
         """All waiting files that name the same predecessor as the waiting file `ts`, including that file. More than one
         of them breaks the chain."""
         file = self._waiting.get(ts)
@@ -147,7 +147,7 @@ class StoreChains:
     def see(self, file: SeenFile) -> None:
         """Record that a file was read, perhaps after it had been damaged. It waits until it is next."""
         self.forget(file.ts)
-        if self.wants(file.ts):
+        if self.must_read(file.ts):
             self._waiting[file.ts] = file
             self._by_prev.add((file.prev_ts, file.ts))
         self._settle()
@@ -158,7 +158,7 @@ class StoreChains:
         if unchanged_ms < GRACE_MS:
             return
         self.forget(ts)
-        if self.wants(ts):
+        if self.must_read(ts):
             self._damaged[ts] = reason
         self._settle()
 

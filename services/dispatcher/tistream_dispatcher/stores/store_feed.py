@@ -115,7 +115,7 @@ class StoreFeed:
         hold = self.chains.hold()
         if hold is not None and hold.quarantined and hold.ts not in self._suspects and now_ms >= self._recheck_ms:
             self._recheck_ms = now_ms + RECHECK_MS
-            for ts in self.chains.rivals(hold.ts):
+            for ts in self.chains.with_same_prev(hold.ts):
                 self._inspect(ts)
         return bool(due)
 
@@ -132,13 +132,13 @@ class StoreFeed:
         return found
 
     def _is_new(self, ts: int) -> bool:
-        return self.chains.wants(ts) and ts not in self._suspects
+        return self.chains.must_read(ts) and ts not in self._suspects
 
     def _inspect(self, ts: int) -> bool:
         """Read one file and record it in the chain. Returns whether it exists."""
         file = self._read_now(ts)
-        if file is not None and self.chains.knows(ts):
-            self._ahead.keep(file, self.chains.knows)
+        if file is not None and self.chains.has_seen(ts):
+            self._ahead.keep(file, self.chains.has_seen)
         return file is not None or ts in self._suspects
 
     def _read_now(self, ts: int) -> ReadFile | None:
@@ -173,7 +173,7 @@ class StoreFeed:
             return
         unchanged_ms = self._suspects.failed(ts, version, reason, self._clock.monotonic_ms())
         self.chains.damage(ts, reason, unchanged_ms)
-        if not self.chains.wants(ts) and not self.chains.knows(ts):
+        if not self.chains.must_read(ts) and not self.chains.has_seen(ts):
             self._suspects.cleared(ts)  # the file is too old to matter
 
     def _version(self, ts: int) -> str | None:
@@ -194,7 +194,7 @@ class StoreFeed:
                 return None
             if file is not None and self.chains.ready() == ready:
                 return ready, file
-        self._ahead.only(self.chains.knows)
+        self._ahead.only(self.chains.has_seen)
         return None
 
     def advance(self, ready: NextFile) -> None:

@@ -54,7 +54,7 @@ class Discovery:
             self._found = self._found - share.named if share.discovers else frozenset()
 
     @property
-    def troubled(self) -> bool:
+    def incomplete(self) -> bool:
         """Whether there may be stores that were not found, because a LIST failed."""
         return self.problem is not None or bool(self._troubles)
 

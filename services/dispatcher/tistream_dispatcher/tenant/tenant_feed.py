@@ -369,7 +369,7 @@ class TenantFeed:
         problems = {store_id: problem for (store_id, _), problem in sorted(self._store_problems.items())}
         holds += [Hold(stage="dispatch", store_id=str(store_id), reason=why) for store_id, why in problems.items()]
         expecting = any(store.hold is not None for store in stores)
-        expecting |= bool(self._store_problems) or self._discovery.troubled
+        expecting |= bool(self._store_problems) or self._discovery.incomplete
         self._pace.set_expecting(self._clock.monotonic_ms(), expecting=expecting)
         self._calm = not (expecting or holds or len(self._window)) and self._everyone_known()
         with self._lock:

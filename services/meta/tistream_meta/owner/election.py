@@ -64,7 +64,7 @@ class Ownership:
         """A client of the owner; None if this process is the owner, or no owner is known."""
         return None if self._other is None else self._other[1]
 
-    def saw(self, mark: RouteMark, newest: RouteMark) -> None:
+    def check_mark(self, mark: RouteMark, newest: RouteMark) -> None:
         """Record that a node follows the routes with this mark, which is their owner_rev and version. `newest` is the
         mark of the newest routes in the database. If the node's are newer, the database was restored from a backup, and
         the owner must be elected again. The caller must hold the lock."""

@@ -61,7 +61,7 @@ class NodeHeartbeats:
             self._heard_ms = {node_id: heard_ms + lost_ms for node_id, heard_ms in self._heard_ms.items()}
             self._suspended_since_ms = None
 
-    def lately(self) -> set[str]:
+    def take_recent(self) -> set[str]:
         """Return the nodes that have sent a heartbeat since the last call of this method, and begin to collect anew."""
         found, self._lately = self._lately, set()
         return found

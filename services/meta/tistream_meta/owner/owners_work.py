@@ -214,7 +214,7 @@ class OwnersWork:
         """
         with self._locked():
             book = self._known()
-            self._ownership.saw(seen, RouteMark(self._ownership.rev, book.version))
+            self._ownership.check_mark(seen, RouteMark(self._ownership.rev, book.version))
             node = book.nodes.get(node_id)
             match start_status(node, start):
                 case StartStatus.UNKNOWN:
@@ -278,7 +278,7 @@ class OwnersWork:
             return [(node, states[node.node_id], tasks, stores) for node, tasks, stores in self._known().by_node()]
 
     def agents(self) -> dict[str, Agent]:
-        """Every agent by name, with its state. Whether it requests territories is not set; AgentBoard.asking adds
+        """Every agent by name, with its state. Whether it requests territories is not set; AgentBoard.with_beats adds
         that."""
         with self._locked():
             since_ms, now_ms = self._ownership.since_ms or 0, self._clock.monotonic_ms()

@@ -131,7 +131,7 @@ class MetaServer:
         if not self._prepared:
             log.info("database ready", extra={"schema_version": self._repository.prepare()})
             self._prepared = True
-        if self._ownership.hold(self._work.heartbeats.lately):
+        if self._ownership.hold(self._work.heartbeats.take_recent):
             self._metrics.owner_rev.set(self._ownership.rev)
             self.look_after_nodes()
 

@@ -69,7 +69,7 @@ def agent_beat(request: Request, body: AgentBeat) -> TerritoryAssignments:
     """Store an agent's reports, and answer with the territories that the agent must hold."""
     board = _board(request)
     board.take(body)
-    agents = board.asking(owned_of(request).agents())
+    agents = board.with_beats(owned_of(request).agents())
     held = _book(request).held(body.node_id, body.instance, agents)
     return TerritoryAssignments(territories=[TerritoryWork.model_validate(_work(one)) for one in held])
 

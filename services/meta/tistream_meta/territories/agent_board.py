@@ -23,7 +23,7 @@ class AgentBoard:
         with self._lock:
             self._beats[beat.node_id] = beat
 
-    def asking(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
+    def with_beats(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
         """Copy the agents and add what their last beats say: whether they request territories (`asks`), and which
         cluster they can reach (`serves`). Beats of an earlier start of an agent are ignored."""
         with self._lock:

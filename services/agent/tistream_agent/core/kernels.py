@@ -26,9 +26,21 @@ TYPE, OP, START_TS, COMMIT_TS, KEY_AT, KEY_LEN, VALUE_AT, VALUE_LEN, OLD_AT, OLD
 ROW_COLUMNS = 13
 
 # Rows of the subscription table.
-REQUEST_ID, STREAM, REGION_ID, LOG_ID, INDEX, CUT_INDEX, BASE, TOLD, RESOLVED_TS, STATE, START_AT, END_AT, BOUND_END = (
-    range(13)
-)
+(
+    REQUEST_ID,
+    STREAM,
+    REGION_ID,
+    LOG_ID,
+    INDEX,
+    CUT_INDEX,
+    BASE,
+    RECEIVED,
+    RESOLVED_TS,
+    STATE,
+    START_AT,
+    END_AT,
+    BOUND_END,
+) = range(13)
 PROMISED = 13  # the resolved_ts of earlier subscriptions of all of these keys; 0: none
 TIKV_STORE, START_SHOWN, END_SHOWN = range(14, 17)  # the last two: lengths of the platform's bounds
 # What locks hold back (received/late_locks.py). FILED: the resolved_ts in the newest file. HIGHEST: TiKV cannot have
@@ -79,10 +91,11 @@ def _hold(subs: Any, slot: int, start_ts: int, above: int) -> None:
 
 
 @inline
-def _release(subs: Any, slot: int, told: int) -> None:
-    """End the limits of `_hold` whose `above` TiKV has passed with the resolved_ts `told`: their locks have ended."""
+def _release(subs: Any, slot: int, received: int) -> None:
+    """End the limits of `_hold` whose `above` TiKV has passed with the resolved_ts `received`: their locks have
+    ended."""
     for _ in range(2):
-        if subs[HOLD, slot] == 0 or told <= subs[ABOVE, slot]:
+        if subs[HOLD, slot] == 0 or received <= subs[ABOVE, slot]:
             return
         subs[HOLD, slot], subs[ABOVE, slot] = subs[NEXT_HOLD, slot], subs[NEXT_ABOVE, slot]
         subs[NEXT_HOLD, slot], subs[NEXT_ABOVE, slot] = 0, 0
@@ -177,10 +190,10 @@ def apply(
                 counters[EARLY_RESOLVED] += 1
             elif ts > ts_max:
                 return AHEAD, item
-            elif ts < subs[TOLD, slot]:
+            elif ts < subs[RECEIVED, slot]:
                 counters[REGRESSIONS] += 1
             else:
-                subs[TOLD, slot] = ts
+                subs[RECEIVED, slot] = ts
                 subs[RESOLVED_TS, slot] = max(subs[RESOLVED_TS, slot], ts)
                 subs[HIGHEST, slot] = max(ts, ts_now)
                 _release(subs, slot, ts)
@@ -212,8 +225,8 @@ def apply(
                     continue
                 if whole and rows[COMMIT_TS, row] > ts_max:
                     return AHEAD, item
-                told = max(subs[PROMISED, slot], subs[TOLD, slot] if live else i64(0))
-                if whole and rows[COMMIT_TS, row] <= told:
+                received = max(subs[PROMISED, slot], subs[RECEIVED, slot] if live else i64(0))
+                if whole and rows[COMMIT_TS, row] <= received:
                     return PROMISE_BROKEN, item
                 if drops_empty and type_ == 1 and op == 1 and rows[VALUE_LEN, row] == 0:
                     counters[EMPTY_REPEATS] += 1

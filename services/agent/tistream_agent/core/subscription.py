@@ -244,8 +244,8 @@ class Subscriptions:
         if verdict == k.PROMISE_BROKEN:
             return PromiseBroken(
                 f"region {region} on store {opened.tikv_store_id} sent a commit at or below its resolved_ts "
-                f"{self.resolved_ts(request)}, at or below {opened.received_ts} of the leader before, or below one of the "
-                "same batch: changes may be missing. Check the version of TiKV, then backfill the territory "
+                f"{self.resolved_ts(request)}, at or below {opened.received_ts} of the leader before, or below one of "
+                "the same batch: changes may be missing. Check the version of TiKV, then backfill the territory "
                 "(docs/backfill.md)"
             )
         if verdict == k.AHEAD:
@@ -294,12 +294,12 @@ class Subscriptions:
         at = np.argmin(reached)
         return int(self._table[k.REQUEST_ID, live[at]]), int(reached[at])
 
-    def cut(self, loose: Sequence[tuple[bytes, int]] = ()) -> WatermarkColumns:
+    def cut(self, unsubscribed: Sequence[tuple[bytes, int]] = ()) -> WatermarkColumns:
         """Make the watermark rows of the next file, in the order of the log ids. Ended subscriptions are dropped.
-        `loose`: for range logs, (first key, the ts reached) of each piece without a subscription."""
+        `unsubscribed`: for range logs, (first key, the ts reached) of each piece without a subscription."""
         table = self._table
         if self.ranges is not None:
-            self.ranges.advance(table, loose)
+            self.ranges.advance(table, unsubscribed)
             out = WatermarkColumns(**self.ranges.rows())
         else:
             owed = table[k.STATE] == k.LIVE
@@ -343,7 +343,7 @@ class Subscriptions:
         # Its successor's scan repeats the locks that live, so they hold nothing any more.
         self._table[k.HOLD, slot] = self._table[k.NEXT_HOLD, slot] = 0
         reached = int(self._table[k.RESOLVED_TS, slot]) if initialized else opened.base_ts
-        return Ended(opened, reached, int(self._table[k.TOLD, slot]), initialized, min(hold, later) or hold, error)
+        return Ended(opened, reached, int(self._table[k.RECEIVED, slot]), initialized, min(hold, later) or hold, error)
 
     def _slot(self, request_id: int) -> int:
         place = request_id - self._lowest

@@ -63,8 +63,8 @@ class Piece:
     """A span of keys in TiKV's form, with the ts up to which the files are complete for them, and their state since
     `since_ms`.
 
-    `received_ts` is the highest resolved_ts that this process has received for all of the keys; 0 if it has received none.
-    `hold_ts`: in a range log, the limit that late locks set until the next scan of the piece ends; 0: no limit.
+    `received_ts` is the highest resolved_ts that this process has received for all of the keys; 0 if it has received
+    none. `hold_ts`: in a range log, the limit that late locks set until the next scan of the piece ends; 0: no limit.
     """
 
     span: KeySpan

@@ -168,8 +168,8 @@ class Gate:
                     f"the body is larger than {ANNOUNCEMENT_BYTES_MAX} bytes, the most that an announcement may "
                     "have: announce one file in each request",
                 )
-            told = read(Notification, body)
-            return told.cluster_id, told.tenant_id
+            notification = read(Notification, body)
+            return notification.cluster_id, notification.tenant_id
         path = request.path_params
         return [name_of(path[name]) for name in _PARAMETERS[: _LEVELS[access.scope]]]
 

@@ -24,8 +24,8 @@ class EnforcedLimits:
 def own_or(defaults: EnforcedLimits, own: wire.Limits) -> EnforcedLimits:
     """The limits that apply to a tenant: each of its own limits that is set, otherwise the platform's default."""
     names = [limit.name for limit in fields(EnforcedLimits)]
-    told = {name: value for name in names if (value := getattr(own, name)) is not None}
-    return replace(defaults, **told)
+    given = {name: value for name in names if (value := getattr(own, name)) is not None}
+    return replace(defaults, **given)
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
     @gate.OVERVIEW
     def overview(request: Request) -> TenantsOverview:
         """The progress of every tenant that the token may read or operate, and what holds it back, from this server's
-        memory. `readable_parts` lists the single databases and tables that the token may read."""
+        memory. `parts` lists the single databases and tables that the token may read."""
         grants = caller_of(request).grants
         found = sorted(tenants.views().items(), key=lambda item: str(item[0]))
         views = [view for key, view in found if _may_see(grants, key)]

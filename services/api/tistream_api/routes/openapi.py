@@ -39,7 +39,7 @@ KMS_KEY_ID: dict[str, Any] = {
 _MODE: JsonSchemaMode = "serialization"
 _STAMP = {"type": "string", "pattern": "^[0-9]+$"}
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": _SCHEMAS.format(model="Problem")}}}
-_TOLD = {
+_DESCRIBED = {
     400: "a bad parameter, or a bad body",
     401: "no token, or one that is not valid",
     403: "the token does not grant this; that says nothing of what is there",
@@ -60,8 +60,8 @@ def problems(*statuses: int) -> Responses:
     """The descriptions of error answers with these statuses. The key `default` keeps FastAPI from adding a description
     of its own error format, which no call returns."""
     every = sorted({*statuses, 401, 403, 429})  # the gate's answers
-    told: Responses = {status: {"description": _TOLD[status], "content": _PROBLEM} for status in every}
-    return {**told, "default": {"description": "any other problem", "content": _PROBLEM}}
+    described: Responses = {status: {"description": _DESCRIBED[status], "content": _PROBLEM} for status in every}
+    return {**described, "default": {"description": "any other problem", "content": _PROBLEM}}
 
 
 PULL_PROBLEMS = POINT_PROBLEMS = problems(400, 404, 409, 410, 422, 429, 503)

@@ -56,9 +56,9 @@ def held_by(picture: TenantReports) -> Hold | None:
     if picture.paused is not None:
         return Hold(stage="dispatch", reason=picture.paused)
     late = picture.lag_seconds > LATE_SECONDS
-    told = [(hold, True) for hold in _lasting(picture)] + [(hold, False) for hold in _waits(picture) if late]
-    if told:
-        return min(told, key=lambda one: _rank(*one))[0]
+    holds = [(hold, True) for hold in _lasting(picture)] + [(hold, False) for hold in _waits(picture) if late]
+    if holds:
+        return min(holds, key=lambda one: _rank(*one))[0]
     return _suspect(picture) if late else None
 
 

@@ -15,7 +15,7 @@ class ResolvedSchedule:
     of the feed."""
 
     idle_ms: int = IDLE_MS
-    _told_ms: int | None = None
+    _sent_ms: int | None = None
     _rows: bool = True  # sent since
 
     def sent_rows(self) -> None:
@@ -24,12 +24,12 @@ class ResolvedSchedule:
 
     def resolved_sent(self, now_ms: int) -> None:
         """Record that the sink has acknowledged a resolved message. `now_ms`: monotonic."""
-        self._told_ms, self._rows = now_ms, False
+        self._sent_ms, self._rows = now_ms, False
 
     def due_in_ms(self, now_ms: int) -> int:
         """Milliseconds until the next resolved message is due: one second after the last one while rows are sent,
         otherwise the idle interval after it. `now_ms`: monotonic."""
-        if self._told_ms is None:
+        if self._sent_ms is None:
             return 0
         every_ms = min(BUSY_MS, self.idle_ms) if self._rows else self.idle_ms
-        return max(0, self._told_ms + every_ms - now_ms)
+        return max(0, self._sent_ms + every_ms - now_ms)

@@ -71,8 +71,8 @@ WaitMs = Annotated[int, Query(ge=0, le=60_000)]
 @of_owner.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
 def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> TenantInfo:
     """Register a tenant. Idempotent; 409 if it exists with another retention, key, kind, or setting of index keys."""
-    told = "retention_ms" in body.model_fields_set
-    retention = Retention(parse_retention_ms(body.retention_ms)) if told else None
+    given = "retention_ms" in body.model_fields_set
+    retention = Retention(parse_retention_ms(body.retention_ms)) if given else None
     encryption = Encryption(body.kms_key_id) if "kms_key_id" in body.model_fields_set else None
     kind = None if body.kind is None else TenantKind(body.kind)
     key = TenantKey.parse(cluster_id, body.tenant_id)

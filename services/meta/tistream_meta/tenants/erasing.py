@@ -48,7 +48,7 @@ class _Sweep:
 
     deleted: int = 0
     clean_ms: int | None = None  # when a listing found nothing of it
-    told: bool = False  # a warning about objects that are still being written was logged
+    warned: bool = False  # a warning about objects that are still being written was logged
 
 
 class TenantEraser:
@@ -128,9 +128,9 @@ class TenantEraser:
         for lot in iter(lambda: list(itertools.islice(keys, AT_ONCE)), []):
             if not going_on():
                 return False
-            if sweep.clean_ms is not None and not sweep.told:
+            if sweep.clean_ms is not None and not sweep.warned:
                 log.warning("what is deleted is still written to", extra={**fields, "object": lot[0]})
-                sweep.told = True
+                sweep.warned = True
             sweep.clean_ms = None
             gone, problem = self._deleter.delete(lot)
             sweep.deleted += len(gone)

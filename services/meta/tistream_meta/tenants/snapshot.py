@@ -65,19 +65,19 @@ class _Ids:
         """The ids of the tables of these databases, in which the reader has replaced each table by the number of its
         object. Raises KeyError, TypeError or ValueError for a malformed database."""
         starts, end = list[int](), 0
-        for told in self._ends:
+        for result in self._ends:
             starts.append(end)
-            end = told if isinstance(told, int) else end
+            end = result if isinstance(result, int) else end
         ids = np.frombuffer(self._ids, np.int64)
         for database in databases:
             if not isinstance(database["db_info"]["id"], int):
                 raise ValueError("a db_info without an id")
             for table in database["tables"] or ():
                 part = table[""]  # each table was replaced by the number of its part
-                told = self._ends[part]
-                if isinstance(told, str):
-                    raise ValueError(told)
-                yield ids[starts[part] : told]
+                result = self._ends[part]
+                if isinstance(result, str):
+                    raise ValueError(result)
+                yield ids[starts[part] : result]
 
 
 def _checked_id(table_id: object) -> int:

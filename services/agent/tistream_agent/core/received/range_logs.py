@@ -64,16 +64,16 @@ class RangeLogs:
         """For each range, whether its log has started."""
         return np.asarray(self.state[k.LOG_STARTED] > 0)
 
-    def advance(self, table: Int64s, loose: Sequence[tuple[bytes, int]]) -> None:
-        """Compute what the next file promises for each range. `table` is that of the subscriptions. `loose` has (first
-        key, the ts reached) of each piece without a subscription."""
+    def advance(self, table: Int64s, unsubscribed: Sequence[tuple[bytes, int]]) -> None:
+        """Compute what the next file promises for each range. `table` is that of the subscriptions. `unsubscribed` has
+        (first key, the ts reached) of each piece without a subscription."""
         there = np.flatnonzero((table[k.STATE] == k.SCANNING) | (table[k.STATE] == k.LIVE))
         of = table[k.RANGE, there] - 1
         lowest = np.full(len(self.spans), MAX_TS, np.int64)
         waits = np.zeros(len(self.spans), bool)
         np.minimum.at(lowest, of, reached_of(table, there))
         waits[of[table[k.STATE, there] == k.SCANNING]] = True
-        for start, reached in loose:
+        for start, reached in unsubscribed:
             number = self.of(start)
             lowest[number] = min(int(lowest[number]), reached)
             waits[number] = True

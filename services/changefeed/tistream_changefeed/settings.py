@@ -23,8 +23,8 @@ class ChangefeedSettings(ServiceSettings):
     )
     claim_check_urls: str = Field(
         default="",
-        description="places (`s3://bucket/prefix?endpoint=…`) at or below which feeds may put the files of large "
-        "messages, comma-separated; empty: none",
+        description="places (`s3://bucket/prefix?endpoint=…`, `file:///path`) at or below which feeds may put files, "
+        "as their sink or for large messages, comma-separated; empty: none",
     )
     secrets_key_file: Path | None = Field(
         default=None, description="private keys that open secrets of tenants, base64, one per line"
@@ -52,5 +52,5 @@ class ChangefeedSettings(ServiceSettings):
 
     @property
     def file_urls(self) -> tuple[str, ...]:
-        """The URLs below which feeds may put the files of large messages."""
+        """The URLs below which feeds may put files."""
         return tuple(url.strip() for url in self.claim_check_urls.split(",") if url.strip())

@@ -3,7 +3,7 @@ cannot."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -28,11 +28,20 @@ def check_url(url: str) -> None:
     _place(url)
 
 
-def open_objects(url: str) -> ObjectStore:
+@dataclass(frozen=True, slots=True)
+class S3Access:
+    """Credentials of S3."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+def open_objects(url: str, access: S3Access | None = None) -> ObjectStore:
     """Open the store that `url` names.
 
-    `/path` or `file:///path`: a directory. `s3://bucket[/prefix][?endpoint=http://…&region=…]`: S3; boto3 finds the
-    credentials in its usual places, and they are never in the URL. `memory:` a new, empty store of this process.
+    `/path` or `file:///path`: a directory. `s3://bucket[/prefix][?endpoint=http://…&region=…]`: S3; with `access` None,
+    boto3 finds the credentials in its usual places. They are never in the URL. `memory:` a new, empty store of this
+    process.
 
     Raises:
         InvalidRequest: the URL names no known kind of store; the text does not show a password in the URL.
@@ -45,16 +54,23 @@ def open_objects(url: str) -> ObjectStore:
         return DirectoryObjectStore(place)
     from tistream.storage.backends.s3 import S3ObjectStore  # noqa: PLC0415  # boto3 takes 0.3 s to import
 
-    return S3ObjectStore(place.name, place.prefix, endpoint=place.endpoint, region=place.region)
+    return S3ObjectStore(
+        place.name,
+        place.prefix,
+        endpoint=place.endpoint,
+        region=place.region,
+        access_key=None if access is None else access.access_key,
+        secret_key=None if access is None else access.secret_key,
+    )
 
 
-def open_existing(url: str) -> ObjectStore:
+def open_existing(url: str, access: S3Access | None = None) -> ObjectStore:
     """Open a store that other programs write. Like open_objects, but no directory is created: raises InvalidRequest if
     it does not exist."""
     place = _place(url)
     if isinstance(place, Path) and not place.is_dir():
         raise InvalidRequest(f"there is no directory {place}")
-    return open_objects(url)
+    return open_objects(url, access)
 
 
 def _place(url: str) -> _Bucket | Path | None:

@@ -37,7 +37,7 @@ def feed_resolved_to_the_first_topic(original: Function) -> Function:
 def feed_progress_outside_the_transaction(original: Function) -> Function:
     """Rows are committed first, and the progress in a transaction of its own."""
 
-    def broken(self: Any, transaction: Any) -> None:
+    def broken(self: Any, transaction: Any) -> bool:
         old = getattr(self, "_old_progress", None)
         if old is not None and len(transaction.rows):
             original(self, replace(transaction, progress=old))
@@ -45,6 +45,7 @@ def feed_progress_outside_the_transaction(original: Function) -> Function:
         else:
             original(self, transaction)
         self._old_progress = transaction.progress
+        return True
 
     return broken
 
@@ -437,3 +438,54 @@ def feed_hashes_by_a_new_number_of_partitions(original: Function) -> Function:
 def feed_recut_without_a_barrier(original: Function) -> Function:
     """A feed gets other shards though the present ones have stopped at different ts."""
     return lambda reports: True
+
+
+FILES = "test_each_row_is_in_one_file_whoever_is_killed_or_wakes_up_late"
+
+
+@mutant("tistream_changefeed:StorageSink._put", invariants=(38, 48), catchers=(f"{FILES}[0]",))
+def file_names_by_chance(original: Function) -> Function:
+    """A data file is named by what is there: the first number that no file has."""
+
+    def broken(self: Any, ended: Any) -> None:
+        objects, (directory, _) = self._root._objects, ended
+        keys = [info.key for info in objects.list_after(f"{directory}/CDC")]
+        self._numbers[directory] = len(keys)
+        original(self, ended)
+
+    return broken
+
+
+@mutant("tistream_changefeed:StorageSink._flush", invariants=(38, 39), catchers=(f"{FILES}[0]",))
+def metadata_before_files(original: Function) -> Function:
+    """The progress is committed before the data files are put."""
+
+    def broken(self: Any, progress: Any) -> None:
+        self._put_metadata(progress, {})
+        original(self, progress)
+
+    return broken
+
+
+@mutant("tistream_changefeed:SinkRoot.put_metadata", invariants=(40,), catchers=(f"{FILES}[3]",))
+def metadata_of_any_epoch(original: Function) -> Function:
+    """A holder replaces the progress of whoever has written it."""
+
+    def broken(self: Any, content: bytes, beaten: Any) -> None:
+        self._read = self._versioned("metadata")
+        original(self, content, beaten)
+
+    return broken
+
+
+@mutant("tistream_changefeed:SinkRoot.last_number", invariants=(40, 48), catchers=(f"{FILES}[8]",))
+def index_of_a_later_holder(original: Function) -> Function:
+    """A holder that was paused counts on from the files of the one that took over."""
+
+    def broken(self: Any, directory: str, beaten: Any) -> int:
+        before, self._read = self._read, self._versioned("metadata")
+        found: int = original(self, directory, beaten)
+        self._read = before
+        return found
+
+    return broken

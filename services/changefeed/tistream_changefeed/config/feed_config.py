@@ -123,8 +123,39 @@ class ProtocolConfig(_Part):
     send_all_bootstrap_at_start: bool = False
 
 
+class CsvConfig(_Part):
+    """The section `[sink.csv]`."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    null: str = "\\N"
+    include_commit_ts: bool = False
+    output_old_value: bool = False
+    binary_encoding_method: str = "base64"
+
+
+class StorageConfig(_Part):
+    """The place of the sink URI, and `[sink.cloud-storage-config]`. `url` has no options. `format` is the protocol.
+    `access_key` and `secret_access_key` are those of S3, the second as a reference of the form `${secret:NAME}`; if
+    they are None, the worker's own are used."""
+
+    url: str
+    format: Literal["csv", "canal-json", "parquet"]
+    flush_interval_ms: int = 5_000
+    file_size: int = 64 << 20
+    date_separator: Literal["none", "year", "month", "day"] = "day"
+    enable_partition_separator: bool = True
+    file_index_digit: int = 20
+    output_column_id: bool = False
+    terminator: str = "\r\n"
+    csv: CsvConfig = CsvConfig()
+    access_key: str | None = None
+    secret_access_key: str | None = None
+
+
 class FeedConfig(_Part):
-    """The whole configuration of a feed. `kafka` names no brokers if the feed has another sink. `raw_changes`: no
+    """The whole configuration of a feed. `kafka` names no brokers if the feed has another sink; `storage` is None if it
+    does not write files. `raw_changes`: no
     update is split (`output-raw-change-event`). These are keys of `[tistream]`: `delivery` (exactly once or at least
     once), `split_unique_updates` (updates of any unique index are split, not only those of the handle key),
     `compatible` (messages reproduce TiCDC's errors), `allow_no_tables` (a feed is accepted although its rules include
@@ -134,6 +165,7 @@ class FeedConfig(_Part):
     changed number of partitions)."""
 
     kafka: KafkaConfig = KafkaConfig()
+    storage: StorageConfig | None = None
     filter: FilterConfig = FilterConfig()
     protocol: ProtocolConfig = ProtocolConfig()
     dispatchers: tuple[DispatcherConfig, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tistream_changefeed.config import kafka_kind
+from tistream_changefeed.config import kafka_kind, storage_kind
 from tistream_changefeed.config.feed_config import FeedConfig
 from tistream_changefeed.config.keys import KAFKA_KEYS, SinkKeys
 from tistream_changefeed.config.sink_uri import SinkUri, parse_kafka_uri, refused
@@ -29,7 +29,17 @@ class SinkKind:
 _KAFKA = SinkKind(
     "kafka://HOST:PORT,…/TOPIC?protocol=…", KAFKA_KEYS, parse_kafka_uri, kafka_kind.finish, kafka_kind.check
 )
-KINDS = {"kafka": _KAFKA, "kafka+ssl": _KAFKA}
+_S3, _FILE = (
+    SinkKind(
+        form,
+        storage_kind.STORAGE_KEYS,
+        storage_kind.parse_storage_uri,
+        storage_kind.finish,
+        storage_kind.check,
+    )
+    for form in storage_kind.FORMS
+)
+KINDS = {"kafka": _KAFKA, "kafka+ssl": _KAFKA, "s3": _S3, "file": _FILE}
 """Each kind of sink by the schemes of its URIs."""
 
 

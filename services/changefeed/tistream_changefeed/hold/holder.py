@@ -226,7 +226,7 @@ class Holder:
                     return None
         now_ms = self.clock.monotonic_ms()
         self._resolve(now_ms)
-        if now_ms - sending.sent_ms > IDLE_MS:
+        if now_ms - sending.sent_ms > IDLE_MS and not sending.sink.waits:
             return IdleUntil(now_ms + max(PAUSE_MS, shard.due_in_ms(now_ms)), max(high, shard.at.low_ts))
         view.wait_above(max(high, shard.at.low_ts), max(1, min(WAIT_MS, shard.due_in_ms(now_ms))))
         return None
@@ -245,7 +245,7 @@ class Holder:
         ts = shard.resolved_ts_due(shard.at, now_ms, reaches_end=shard.at.commit_ts == shard.order.end_ts)
         if ts is not None:
             self._commit(shard.resolve(NOTHING, 0, self.pipeline.resolved(ts, sink.topics()), ts, shard.at))
-        elif shard.end_unstored:
+        elif shard.end_unstored or sink.waits:
             self._commit(shard.send(NOTHING, 0, (), shard.at))
 
     def _commit(self, transaction: Transaction) -> None:
@@ -253,7 +253,8 @@ class Holder:
         assert sink is not None
         begun_ms = self.clock.monotonic_ms()
         try:
-            sink.write(transaction)
+            if not sink.write(transaction):
+                return
         except FeedFailed:
             self.tally.aborted += 1
             raise

@@ -16,6 +16,7 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.progress import Progress
+from tistream_changefeed.core.segments import Stop
 from tistream_changefeed.core.shard import Transaction
 from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.protocols.table_change import TableAt
@@ -51,8 +52,13 @@ class Sink(Protocol):
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Write the claim-check files to which messages refer, before the messages are written."""
 
-    def write(self, transaction: Transaction) -> None:
-        """Make a transaction durable: all of it, or nothing."""
+    @property
+    def waits(self) -> bool:
+        """Whether rows of transactions are not durable yet, because the sink collects more of them."""
+
+    def write(self, transaction: Transaction) -> bool:
+        """Make a transaction durable, with those before it that are not yet: all of it, or nothing. Returns False if
+        the sink collects more rows before it does so."""
 
     def close(self) -> None:
         """Close the connections to the sink."""
@@ -74,12 +80,14 @@ class Encoded(Generic[P]):
     """The encoded messages of some row events, one for each event. `framed` converts consecutive parts of `messages`,
     in order, to what one transaction sends: a protocol may put several events into one message, or insert the schemas
     of tables; a database gets statements. `claims` are the files that messages refer to. `letters` are the dead letters
-    of events that are left out, in the order of commits."""
+    of events that are left out, in the order of commits. `stops` are the places at which a transaction ends, as
+    core.segments.windows has them."""
 
     messages: P
     framed: Callable[[P], P]
     claims: tuple[ClaimFile, ...] = ()
     letters: tuple[DeadLetter, ...] = ()
+    stops: tuple[Stop, ...] = ()
 
 
 class Pipeline(Protocol):

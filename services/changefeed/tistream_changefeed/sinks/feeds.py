@@ -10,6 +10,7 @@ from tistream_changefeed.config.kinds import scheme_of
 from tistream_changefeed.hold.feed import Feed
 from tistream_changefeed.sinks.kafka import feed_settings
 from tistream_changefeed.sinks.kafka.kafka_feed import KafkaFeed
+from tistream_changefeed.sinks.storage.storage_feed import storage_feed
 
 Building = Callable[[str, Mapping[str, Any], Sequence[Skip]], Feed]
 
@@ -18,7 +19,7 @@ def _kafka(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip]) ->
     return KafkaFeed(feed_settings.parsed(sink_uri, document, skips))
 
 
-_BUILDING: dict[str, Building] = {"kafka": _kafka, "kafka+ssl": _kafka}
+_BUILDING: dict[str, Building] = {"kafka": _kafka, "kafka+ssl": _kafka, "s3": storage_feed, "file": storage_feed}
 
 
 def feed_of(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> Feed:

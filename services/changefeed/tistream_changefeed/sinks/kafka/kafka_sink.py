@@ -115,8 +115,13 @@ class KafkaSink:
             assert self._claims is not None, "only claim-check makes such files"
             self._claims.put(claims)
 
-    def write(self, transaction: Transaction) -> None:
-        """Make a transaction durable: all of it, or nothing."""
+    @property
+    def waits(self) -> bool:
+        """Implement Sink.waits: each transaction is durable at once."""
+        return False
+
+    def write(self, transaction: Transaction) -> bool:
+        """Make a transaction durable: all of it, or nothing. Returns True."""
         rows = cast(Outgoing, transaction.rows)  # no other payloads and marks are made for a Kafka feed
         marks = cast(tuple[SentMessage, ...], transaction.marks)
         self._check_sizes(rows)
@@ -141,6 +146,7 @@ class KafkaSink:
         except KafkaException as error:
             self._raise_delivery()
             raise failure_of(error.args[0].name(), error.args[0].str(), self.where) from error
+        return True
 
     def close(self) -> None:
         """Close the connections. An open transaction is aborted by this call, or by the next holder when it opens its

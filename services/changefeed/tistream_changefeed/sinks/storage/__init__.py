@@ -1,0 +1,1 @@
+"""Writes a feed into object storage, with the layout of TiCDC's storage sink."""

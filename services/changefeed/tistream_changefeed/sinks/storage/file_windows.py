@@ -1,0 +1,58 @@
+"""Decides when the rows of a feed into files are flushed. Pure.
+
+A window of rows ends at a multiple of the flush interval, counted in the time of commits, at a DDL, or at the end of
+the feed. So the files of a window depend only on its rows: a worker that takes over writes the same files again. The
+end of the next window is stored with the progress, and may be several intervals away if the feed is late, so that it
+catches up in larger files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tistream.arrays import Int64s
+from tistream.read.cursor import Position
+
+_PHYSICAL_SHIFT = 18  # bits of a TSO below its milliseconds
+_LATE = 8  # a window of several intervals spans at most the lag divided by this number
+_LATE_MS = 60_000  # the longest window of several intervals
+
+
+@dataclass(frozen=True, slots=True)
+class FileWindows:
+    """The windows of a feed. `interval_ms` is the flush interval. `end_ts` is the end of the feed, None if it has
+    none."""
+
+    interval_ms: int
+    end_ts: int | None = None
+
+    def stops(self, commit_ts: Int64s) -> tuple[tuple[int, Position], ...]:
+        """Where rows must be cut, because a window may end there: (index of the first row after the cut, position at
+        the cut). `commit_ts` ascends."""
+        number = (commit_ts - 1) // self._span
+        cuts = np.flatnonzero(number[1:] != number[:-1]) + 1
+        return tuple((cut, Position(self.interval_end(int(commit_ts[cut - 1])))) for cut in cuts.tolist())
+
+    def interval_end(self, ts: int) -> int:
+        """The end of the interval that contains a ts, inclusive."""
+        end = (max(ts - 1, 0) // self._span + 1) * self._span
+        return end if self.end_ts is None else min(end, self.end_ts)
+
+    def end(self, first_ts: int, window_end: int) -> int:
+        """The end of the window whose first row has the commit_ts `first_ts`. `window_end` was stored with the
+        progress."""
+        return self.interval_end(first_ts) if first_ts > window_end else window_end
+
+    def next_end(self, at_ts: int, now_ms: int) -> int:
+        """The end of the window after the progress `at_ts`, to be stored with it. `now_ms`: Unix time."""
+        lag_ms = now_ms - (at_ts >> _PHYSICAL_SHIFT)
+        most = max(1, _LATE_MS // self.interval_ms)
+        intervals = min(max(1, lag_ms // self.interval_ms // _LATE), most)
+        return self.interval_end(at_ts + 1 + (intervals - 1) * self._span)
+
+    @property
+    def _span(self) -> int:
+        """The flush interval as a difference of TSOs."""
+        return self.interval_ms << _PHYSICAL_SHIFT

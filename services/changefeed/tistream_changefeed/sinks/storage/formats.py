@@ -1,0 +1,113 @@
+"""The formats of data files: lines of canal-json or CSV, as TiCDC writes them, and Parquet. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tistream.arrays import Bools, Int64s
+from tistream.errors import CannotEncode
+from tistream_changefeed.protocols.messages import Encoder
+from tistream_changefeed.protocols.op_texts import DELETE, ops_of
+from tistream_changefeed.rows.row_batch import RowBatch
+
+_LINE = "line"
+_OPS = ("I", "D", "U")
+_GROUP_ROWS = 1 << 17
+_FIXED_BYTES = 8  # of a number
+
+
+class FileFormat(Protocol):
+    """The format of data files. `suffix` is the ending of their names. `numbered`: rows must be decoded with the
+    numbers of ENUM and SET, not their names."""
+
+    @property
+    def suffix(self) -> str: ...
+
+    @property
+    def numbered(self) -> bool: ...
+
+    def rows(self, batch: RowBatch) -> tuple[pa.Table, Int64s]:
+        """Encode the events of a batch, one row for each. Returns them with the bytes of each."""
+
+    def body(self, rows: Sequence[pa.Table]) -> bytes:
+        """The content of the file that has these rows. It does not depend on how they are cut into tables."""
+
+
+class LinesFormat:
+    """Files with a line, or two, for each event, as `encoder` encodes it. `end` follows each value that it encodes."""
+
+    def __init__(self, encoder: Encoder, suffix: str, end: bytes) -> None:
+        self.suffix, self.numbered = suffix, encoder.numbered
+        self._encoder, self._end = encoder, end
+
+    def rows(self, batch: RowBatch) -> tuple[pa.Table, Int64s]:
+        """Implement FileFormat.rows."""
+        values = self._encoder.rows(batch).values
+        sizes = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64) + len(self._end)
+        return pa.table({_LINE: values}), sizes
+
+    def body(self, rows: Sequence[pa.Table]) -> bytes:
+        """Implement FileFormat.body."""
+        end = self._end
+        lines = (line for one in rows for line in one.column(_LINE).to_pylist())
+        return b"".join(line + end for line in lines) if end else b"".join(lines)
+
+
+class ParquetFormat:
+    """Parquet files. The columns `_op` (I, U, D), `_commit_ts` and `_start_ts` come first, then those of the table. A
+    delete has the row as it was before; an update has the new row only."""
+
+    suffix, numbered = ".parquet", False
+
+    def rows(self, batch: RowBatch) -> tuple[pa.Table, Int64s]:
+        """Implement FileFormat.rows."""
+        ops = ops_of(batch)
+        deleted = ops == DELETE
+        columns: dict[str, pa.Array] = {
+            "_op": pa.array(_OPS).take(pa.array(ops)),
+            "_commit_ts": pa.array(batch.commit_ts),
+            "_start_ts": pa.array(batch.start_ts),
+        }
+        taken = next((column.name for column in batch.columns if column.name.lower() in columns), None)
+        if taken is not None:
+            raise CannotEncode(
+                f"column {taken} has a name that Parquet files use themselves: leave it out by a selector"
+            )
+        sizes = np.full(len(batch), len(columns) * _FIXED_BYTES, np.int64)
+        for column, new, old in zip(batch.columns, batch.new, batch.old, strict=True):
+            values = _shown(new, old, batch, deleted)
+            columns[column.name] = values
+            sizes += _sizes(values)
+        return pa.table(columns), sizes
+
+    def body(self, rows: Sequence[pa.Table]) -> bytes:
+        """Implement FileFormat.body."""
+        table = pa.concat_tables(rows).combine_chunks()
+        file = pa.BufferOutputStream()
+        pq.write_table(table, file, compression="zstd", compression_level=1, row_group_size=_GROUP_ROWS)
+        content: bytes = file.getvalue().to_pybytes()
+        return content
+
+
+def _shown(new: pa.Array, old: pa.Array, batch: RowBatch, deleted: Bools) -> pa.Array:
+    """The values of a column: of deletes the old one, else the new one."""
+    if not deleted.any():
+        return new.take(pa.array(batch.new_at))
+    if deleted.all():
+        return old.take(pa.array(batch.old_at))
+    both = pa.concat_arrays([new, old])
+    return both.take(pa.array(np.where(deleted, len(new) + batch.old_at, batch.new_at)))
+
+
+def _sizes(values: pa.Array) -> Int64s:
+    kind = values.type
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        sizes: Int64s = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return sizes
+    return np.full(len(values), _FIXED_BYTES, np.int64)

@@ -1,0 +1,202 @@
+"""Writes the transactions of a feed into files, each row once.
+
+Rows are collected until their window ends (file_windows.py). Then their data files are put, then `metadata` with the
+progress, which is the commit and which only the newest holder can put, then the index files, by which readers find the
+data files. At last `metadata` shows readers the checkpoint. A holder that is killed before the commit has left files
+that no index file names; the next holder puts the same bytes under the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tistream.clock import Clock
+from tistream.read.cursor import Position
+from tistream.schema.visible import Name, TableVersion
+from tistream_changefeed.core import progress as progresses
+from tistream_changefeed.core.failure import failed
+from tistream_changefeed.core.progress import Progress
+from tistream_changefeed.core.shard import Order, Transaction
+from tistream_changefeed.protocols.messages import ClaimFile
+from tistream_changefeed.protocols.table_facts import table_facts
+from tistream_changefeed.sinks.storage import metadata
+from tistream_changefeed.sinks.storage.file_windows import FileWindows
+from tistream_changefeed.sinks.storage.metadata import Metadata
+from tistream_changefeed.sinks.storage.open_files import EndedFile, OpenFiles
+from tistream_changefeed.sinks.storage.paths import METADATA, table_directory
+from tistream_changefeed.sinks.storage.placed_rows import PlacedRows
+from tistream_changefeed.sinks.storage.root import SinkRoot
+from tistream_changefeed.sinks.storage.schema_file import SchemaFile
+from tistream_changefeed.sinks.storage.target import StorageTarget
+
+
+class StorageSink:
+    """One holder's access to the files of a feed. Every call may raise FeedFailed."""
+
+    def __init__(self, target: StorageTarget, root: SinkRoot, order: Order, clock: Clock) -> None:
+        self._target, self._root, self._order, self._clock = target, root, order, clock
+        self._windows = FileWindows(target.flush_interval_ms, order.end_ts)
+        self._open = OpenFiles(target.file_bytes)
+        self._shown_ts = self._window_end = 0
+        self._end: int | None = None  # of the window that has rows which are not committed
+        self._held: Progress | None = None  # after these rows
+        self._numbers: dict[str, int] = {}  # of the last data file, by directory
+        self._touched: set[str] = set()  # directories with data files that are not committed
+        self._known: dict[Name, list[tuple[int, int]]] = {}  # version and checksum of the schema files, by table
+        self._current: dict[Name, tuple[TableVersion, int]] = {}  # the version whose directory is written, by table
+
+    @property
+    def where(self) -> str:
+        """The name of the sink in errors."""
+        return self._root.where
+
+    @property
+    def waits(self) -> bool:
+        """Implement Sink.waits: rows wait for the end of their window."""
+        return self._end is not None
+
+    def open(self) -> tuple[Progress | None, Mapping[str, Mapping[int, int]]]:
+        """Read the progress, and name the files of the newest transaction in index files if that is missing. Earlier
+        holders are fenced by the first `write`."""
+        found = self._stored()
+        if found is None:
+            return None, {}
+        progresses.taken_over(found.progress, self._order.fence, self._order.start_ts, self.where)
+        self._shown_ts, self._window_end = found.shown_ts, found.window_end
+        for directory, number in found.files.items():
+            self._root.put_index(directory, number, self._beaten)
+        return found.progress, {}
+
+    def partitions(self, topic: str) -> int:  # noqa: ARG002
+        """Implement Sink.partitions: files have no partitions."""
+        return 1
+
+    def topics(self) -> Mapping[str, int]:
+        """Implement Sink.topics: none, because there are no resolved messages."""
+        return {}
+
+    def behind(self, until: Position) -> Sequence[int]:  # noqa: ARG002
+        """Implement Sink.behind: none, because a feed into files has one shard."""
+        return ()
+
+    def keep(self, claims: Sequence[ClaimFile]) -> None:
+        """Implement Sink.keep: there are no such files."""
+        assert not claims
+
+    def write(self, transaction: Transaction) -> bool:
+        """Implement Sink.write: collect rows, or flush them if their window ends here. A DDL ends every window."""
+        rows, progress = transaction.rows, transaction.progress
+        if len(rows):
+            assert isinstance(rows, PlacedRows)
+            self._collect(rows)
+            self._held = progress
+        if transaction.marks:
+            if self._end is not None:
+                assert self._held is not None
+                self._flush(self._held)
+            for mark in transaction.marks:
+                assert isinstance(mark, SchemaFile)
+                self._root.put_file(mark.key, mark.body)
+                self._known.pop(mark.name, None)
+                self._current.pop(mark.name, None)
+        if self._end is None:
+            self._commit(progress)
+        elif progress.at.low_ts >= self._end:
+            self._flush(progress)
+        else:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Forget the rows that are not committed."""
+        self._open, self._end = OpenFiles(self._target.file_bytes), None
+
+    # ---- rows
+
+    def _collect(self, rows: PlacedRows) -> None:
+        first_ts = int(rows.commit_ts[0])
+        if self._end is not None and first_ts > self._end:
+            assert self._held is not None
+            self._flush(self._held)
+        if self._end is None:
+            self._end = self._windows.end(first_ts, self._window_end)
+        directories = [self._directory(rows, number) for number in range(len(rows.places))]
+        for ended in self._open.add(rows, directories):
+            self._put(ended)
+
+    def _directory(self, rows: PlacedRows, number: int) -> str:
+        place = rows.places[number]
+        if not (rows.place == number).any():
+            return ""
+        version = self._version(place.version, rows.first_ts(number))
+        directory = table_directory(*place.version.name, version)
+        return self._target.layout.directory(directory, place.partition, place.date)
+
+    def _version(self, table: TableVersion, commit_ts: int) -> int:
+        """The number of the version of a table whose directory gets its rows: that of the newest schema file below
+        `commit_ts`, the commit_ts of the first of them. If that file is missing, or is that of another definition
+        because the feed leaves out the DDL, a schema file without a statement is put."""
+        current = self._current.get(table.name)
+        if current is not None and current[0] == table:
+            return current[1]
+        definition = self._target.definition(table)
+        if table.name not in self._known:
+            self._known[table.name] = self._root.schema_versions(*table.name)
+        before = [one for one in self._known[table.name] if one[0] < commit_ts]
+        if before and before[-1][1] == definition.checksum:
+            version = before[-1][0]
+        else:
+            updated_ts = table_facts(table).update_ts
+            version = updated_ts if (before[-1][0] if before else 0) < updated_ts < commit_ts else commit_ts - 1
+            file = definition.file(version)
+            self._root.put_file(file.key, file.body)
+            del self._known[table.name]
+        self._current[table.name] = table, version
+        return version
+
+    def _put(self, ended: EndedFile) -> None:
+        directory, rows = ended
+        if directory not in self._numbers:
+            self._numbers[directory] = self._root.last_number(directory, self._beaten)
+        number = self._numbers[directory] + 1
+        self._root.put_file(self._target.layout.data_key(directory, number), self._target.format.body(rows))
+        self._numbers[directory] = number
+        self._touched.add(directory)
+
+    # ---- commits
+
+    def _flush(self, progress: Progress) -> None:
+        """Put the rows that were collected into files, and commit them with `progress`."""
+        for ended in self._open.take():
+            self._put(ended)
+        files = {directory: self._numbers[directory] for directory in sorted(self._touched)}
+        self._put_metadata(progress, files)
+        for directory, number in files.items():
+            self._root.put_index(directory, number, self._beaten)
+        self._end, self._touched = None, set()
+        self._commit(progress)
+
+    def _commit(self, progress: Progress) -> None:
+        """Commit a progress whose rows are in files that index files name, and show readers its checkpoint."""
+        self._shown_ts = max(self._shown_ts, progress.checkpoint_ts)
+        self._put_metadata(progress, {})
+
+    def _put_metadata(self, progress: Progress, files: Mapping[str, int]) -> None:
+        at_ts = progress.at.low_ts
+        if at_ts >= self._window_end:
+            self._window_end = self._windows.next_end(at_ts, self._clock.now_ms())
+        found = Metadata(self._shown_ts, progress, self._window_end, files)
+        self._root.put_metadata(found.encode(self._order.tenant, self._order.feed_id), self._beaten)
+
+    def _stored(self) -> Metadata | None:
+        content = self._root.metadata()
+        where = f"{self.where}/{METADATA}"
+        return None if content is None else metadata.decode(content, self._order.tenant, self._order.feed_id, where)
+
+    def _beaten(self) -> None:
+        """Another writer has replaced an object that only the holder of the shard replaces. Raises FeedFailed."""
+        found = self._stored()
+        where = f"{self.where}/{METADATA}"
+        if found is None:
+            raise failed("sink", where, "it was deleted: resume the changefeed with a checkpoint_ts")
+        progresses.taken_over(found.progress, self._order.fence, self._order.start_ts, where)

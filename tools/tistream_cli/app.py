@@ -136,7 +136,7 @@ def task_move(
     node: Annotated[str, typer.Argument(help="Name of the sorter that takes it over.")],
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Move a task to another sorter, once that sorter has prepared."""
+    """Move a task to another sorter, once that sorter is ready to take it."""
     with importing():
         from tistream_cli.client import ApiClient
         from tistream_cli.commands.operate import move_task

@@ -271,8 +271,8 @@ class Agents:
             self.on_late(store, store.late)
 
     def renewing(self, store: Store) -> bool:
-        """Whether the store's next file begins a new chain: the file has been cut, or its scans are finished or were
-        requested."""
+        """Whether the store's next file begins a new chain: such a file has been cut already, or the scans with which
+        the chain begins are finished or were requested."""
         if any(upload.push.prev_ts == 0 for upload in store.uploads):
             return True
         waits = any(one.store_id == store.id for one in self._asked.values())

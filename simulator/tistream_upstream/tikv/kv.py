@@ -231,8 +231,8 @@ class Kv:
             self.max_ts[store_id] = max(self.max_ts[store_id], ts)
 
     def raise_max_ts(self, store_id: int) -> None:
-        """Raise the max_ts of a store that becomes a leader, because reads at the previous leader are guaranteed
-        too."""
+        """Raise the max_ts of a store that becomes a leader, so that no async commit there gets a commit_ts at or below
+        a read at the previous leader."""
         self.max_ts[store_id] = max(self.max_ts[store_id], self._world.ts())
 
     # -- reads ---------------------------------------------------------------------------------------------------

@@ -81,8 +81,8 @@ class Attempts:
 
 
 class StreamReader:
-    """Pulls PullTenant with follow=true. At random times it closes the connection and resumes from the last cursor,
-    every `cut_seconds` on average, but not while the stream is late."""
+    """Pulls PullTenant with follow=true. At random times, every `cut_seconds` on average, it closes the connection and
+    resumes from the last cursor, but not while the stream is late."""
 
     def __init__(self, client: ApiClient, watched: Watched, clock: Clock, rng: random.Random, cut_seconds: float):
         self.attempts = Attempts(watched.validators.found, watched.stop)

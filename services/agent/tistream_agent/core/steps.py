@@ -119,9 +119,9 @@ class FileDurable:
 class ForeignFile:
     """The PUT of the file `ts` found an object with another nonce: another agent has taken over.
 
-    If the PUT was the claim, the position was not the end of the chain. The caller may then read the found object with
-    `chain.read_position`, and begin a new agent at that position. It must not do so if the agent has put a file
-    already.
+    If the PUT was the claim (this agent's first file), the agent had not begun at the end of the chain. The caller may
+    then read the found object with `chain.read_position`, and begin a new agent at that position, but not if this agent
+    has put a file already.
     """
 
     ts: int

@@ -126,8 +126,8 @@ class PdClient:
     # --- calls ---------------------------------------------------------------------------------------------------
 
     def timestamps(self, count: int) -> int:
-        """Take `count` timestamps. Returns the last one; they are all numbers from that minus `count` + 1 to that
-        one."""
+        """Take `count` consecutive timestamps. Returns the last one; the others are the `count` - 1 numbers below
+        it."""
         problem = ""
         for _ in range(_ATTEMPTS):
             with self._tso_lock:

@@ -1,4 +1,4 @@
-"""What the configuration of a feed into Kafka must have. Pure."""
+"""Completes and checks the configuration of a feed into Kafka. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _PROTOCOLS = {"default": "open-protocol", "open": "open-protocol"}
 
 def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:
     """Convert the fields of a FeedConfig that were set: names of protocols and mechanisms in TiCDC's spellings, and
-    `output-old-value` of the protocol. Raises InvalidRequest for a protocol that only other sinks have."""
+    `output-old-value`, which `old_values` has by protocol. Raises InvalidRequest for a protocol that only other sinks
+    have."""
     protocol = values["protocol"]
     name = str(protocol.get("protocol", "open-protocol")).lower()
     if name == "csv":

@@ -27,10 +27,11 @@ class ConfigKey:
 
 @dataclass(frozen=True, slots=True)
 class SinkKeys:
-    """The keys of one kind of sink. `used` set a field as they are. Of the keys in `fixed` only some values are
-    supported; each has the reason that an error gives. `refused` has beginnings of keys that are refused, with the
-    reason, and `unneeded` keys, or beginnings that end with a dot, that TiCDC has and the sink does not need.
-    `option_key` returns the key that has the same meaning as an option of a sink URI."""
+    """The keys that one kind of sink supports. `used`: keys that set a field of FeedConfig. `fixed`: keys of which only
+    some values are supported, each with these values and the reason that an error gives. `refused`: beginnings of keys
+    that are refused, with the reason. `unneeded`: keys of TiCDC that the sink does not need; one that ends with a dot
+    stands for all keys that begin with it. `option_key` returns the key that has the same meaning as an option of a
+    sink URI."""
 
     used: Mapping[str, ConfigKey]
     fixed: Mapping[str, tuple[tuple[str, ...], str]]

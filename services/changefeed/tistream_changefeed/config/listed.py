@@ -132,5 +132,5 @@ def shown(value: object) -> str:
 
 
 def refused(reason: str) -> InvalidRequest:
-    """An InvalidRequest for an invalid configuration, with this reason."""
+    """Build the InvalidRequest for an invalid configuration, with this reason."""
     return InvalidRequest(f"config: {reason}", {"parameter": "config"})

@@ -25,7 +25,7 @@ from tistream_changefeed.table_errors.rules import ErrorRules, TableErrors
 
 
 def feed_filter(config: FeedConfig) -> FeedFilter:
-    """The filter of the feed. Raises InvalidRequest for an invalid rule, kind of event or expression."""
+    """Build the filter of the feed. Raises InvalidRequest for an invalid rule, kind of event or expression."""
     chosen = config.filter
     try:
         return FeedFilter(
@@ -55,7 +55,7 @@ def _event_filter(one: EventFilterConfig, case_sensitive: bool) -> EventFilter:
 
 
 def dispatchers(config: FeedConfig) -> Dispatchers:
-    """The topics and partition rules of the feed. Raises InvalidRequest."""
+    """Build the rules for the topics and partitions of the feed. Raises InvalidRequest."""
     whole = config.protocol.protocol == "avro"
     entries: list[Dispatcher] = []
     for number, one in enumerate(config.dispatchers, 1):
@@ -69,7 +69,7 @@ def dispatchers(config: FeedConfig) -> Dispatchers:
 
 
 def column_selectors(config: FeedConfig) -> tuple[ColumnSelector, ...]:
-    """The column selectors of the feed. Raises InvalidRequest."""
+    """Build the column selectors of the feed. Raises InvalidRequest."""
     try:
         return tuple(
             ColumnSelector(
@@ -83,7 +83,7 @@ def column_selectors(config: FeedConfig) -> tuple[ColumnSelector, ...]:
 
 
 def error_rules(config: FeedConfig) -> ErrorRules:
-    """The rules by which errors of tables are handled. Raises InvalidRequest."""
+    """Build the rules by which errors of tables are handled. Raises InvalidRequest."""
     try:
         cased, feeds = config.filter.case_sensitive, config.on_table_error
         entries = tuple(
@@ -98,9 +98,9 @@ def error_rules(config: FeedConfig) -> ErrorRules:
 
 
 def splitting(config: FeedConfig, routes: Dispatchers) -> Splitting:
-    """The rule by which updates are split into a delete and an insert. With `output-raw-change-event` no update is
-    split. Otherwise the configuration says whether updates of any unique index are split, or only updates of the handle
-    key and of the index that the partition rule hashes."""
+    """Choose the rule by which updates are split into a delete and an insert. With `output-raw-change-event` no update
+    is split. Otherwise the configuration says whether updates of any unique index are split, or only updates of the
+    handle key and of the index that the partition rule hashes."""
     if config.raw_changes:
         return never
     if config.split_unique_updates:

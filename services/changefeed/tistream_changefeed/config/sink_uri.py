@@ -115,5 +115,5 @@ def without_secrets(options: Sequence[tuple[str, str]], keys: SinkKeys, prefix: 
 
 
 def refused(reason: str) -> InvalidRequest:
-    """An InvalidRequest for an invalid sink URI, with this reason."""
+    """Build the InvalidRequest for an invalid sink URI, with this reason."""
     return InvalidRequest(f"sink_uri: {reason}", {"parameter": "sink_uri"})

@@ -1,4 +1,5 @@
-"""What a window of events sends to a sink: for Kafka, encoded messages with their topics and partitions. Pure."""
+"""The data that a sink writes for a window of events: for Kafka, encoded messages with their topics and partitions.
+Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from tistream.arrays import Int64s
 
 
 class Payload(Protocol):
-    """What the row events of a window send to a sink: messages, statements or files. Its elements, of which each stands
-    for one event or several, are in the order of sending."""
+    """The data of a window's row events that a sink writes: messages, statements or files. Each element stands for one
+    event or several. The elements are in the order of sending."""
 
     @property
     def commit_ts(self) -> Int64s:
@@ -35,7 +36,7 @@ class Payload(Protocol):
 
 
 class Mark(Protocol):
-    """What a sink writes that is not a row event: a DDL, a resolved message, a dead letter."""
+    """Something that a sink writes and that is not a row event: a DDL, a resolved message, a dead letter."""
 
     @property
     def size(self) -> int:
@@ -43,7 +44,7 @@ class Mark(Protocol):
 
     @property
     def content(self) -> Content | None:
-        """Its value, as in Payload.contents; None if the sink counts no messages."""
+        """The value that the sink writes, as in Payload.contents; None if the sink counts no messages."""
 
 
 @dataclass(frozen=True, slots=True)

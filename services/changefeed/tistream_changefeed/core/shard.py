@@ -238,9 +238,9 @@ class Shard:
         return self._acked is None or self.stopped != self._acked.stopped
 
     def stop(self, name: Name, at: Position, reason: str, *, left: bool) -> None:
-        """Stop a table: until a sink is opened again, no event of the table after `at` is sent, or after a later
-        position up to which its events were sent already. `left`: the user has chosen to leave the table behind. The
-        next transaction stores the stop in the sink."""
+        """Stop a table after the position `at`, or after the position up to which its events were sent already, if that
+        is later. No later event of the table is sent until a sink is opened again. `left`: the user has chosen to leave
+        the table behind. The next transaction stores the stop in the sink."""
         assert self._planned is not None
         sent = [one.at for one in self.catching if one.touches(name)]
         limit = max(at, min(sent, default=self.at))

@@ -71,7 +71,7 @@ class Dispatchers:
         return list(dict.fromkeys(self.topic(*name) for name in tables))
 
     def resolved_topics(self, tables: Iterable[Name]) -> list[str]:
-        """The topics whose every partition gets a resolved message while these tables are replicated."""
+        """The topics that get resolved messages, in each of their partitions, while these tables are replicated."""
         names = list(tables)
         topics = (
             self.default_topic if entry is None else entry.topic.of(*name)

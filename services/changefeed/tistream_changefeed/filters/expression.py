@@ -85,8 +85,8 @@ class Expression:
         return cls(text, tree)
 
     def columns(self, table: Table) -> tuple[Column, ...]:
-        """The columns of a table that the expression uses. Raises InvalidRequest if the table lacks one, or does not
-        send it."""
+        """The columns of a table that the expression uses. Raises InvalidRequest if the table lacks one, or if one is
+        virtual, because its values are not in the changes."""
         known = {fold(column.name): column for column in table.columns if column.public and not column.hidden}
         out: dict[str, Column] = {}
         for node in self.tree.find_all(exp.Column):

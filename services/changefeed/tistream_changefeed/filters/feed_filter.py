@@ -87,8 +87,8 @@ class FeedFilter:
 
     def sends(self, event: DdlEvent) -> bool:
         """Whether a DDL event is sent. It is, if the rules include a name that its table had before or after it, and
-        some included name has no filter that ignores it. A DDL of a database is sent if the rules include any table
-        that the database may have."""
+        for at least one included name no event filter ignores the DDL. A DDL of a database is sent if the rules include
+        any table that the database may have."""
         if event.start_ts in self.start_ts or fold(event.database) in UNSENT_SCHEMAS:
             return False
         if not event.table:

@@ -16,8 +16,8 @@ from tistream_changefeed.hold.sink import Pipeline, Sink
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What the operator of the workers allows: the hosts that feeds may write to, and the URLs below which they may put
-    files."""
+    """The places that the operator of the workers allows: the hosts that feeds may write to, and the URLs below which
+    they may put files."""
 
     hosts: Sequence[str]
     file_urls: Sequence[str] = ()
@@ -25,7 +25,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a sink has answered before a feed is created: how many partitions its topics have, if it has topics, and
+    """The answer of a sink before a feed is created: how many partitions its topics have, if it has topics, and
     warnings."""
 
     topics: Mapping[str, int] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Feed(Protocol):
         for each answer. Raises FeedFailed."""
 
     def sinks(self, order: Order, clock: Clock, values: Mapping[str, str], allowed: Allowed) -> Callable[[], Sink]:
-        """A function that makes a sink for the shard in `order`; a holder calls it again after each failure."""
+        """Return a function that makes a sink for the shard in `order`; a holder calls it again after each failure."""
 
     def pipeline_of(self, order: Order, values: Mapping[str, str]) -> Pipeline:
         """The pipeline of the shard in `order`."""

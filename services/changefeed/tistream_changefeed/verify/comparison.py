@@ -29,7 +29,8 @@ class _Counted:
 
 @dataclass(slots=True)
 class Comparison:
-    """Counts events and messages, which may be added in any order."""
+    """Counts how often each event was expected, and how often it was found in a message. Both may be added in any
+    order."""
 
     _seen: dict[bytes, _Counted] = field(default_factory=dict)
 

@@ -54,7 +54,8 @@ class MessageReader:
 
 
 def reading(protocol: ProtocolConfig) -> MessageReader | str:
-    """The functions that read messages of this protocol. If they cannot be compared, a text that says why."""
+    """Return the functions that read messages of this protocol, or a text that says why its messages cannot be
+    compared."""
     name = protocol.protocol
     if name == "open-protocol":
         return MessageReader(unframed, _checked(_open))

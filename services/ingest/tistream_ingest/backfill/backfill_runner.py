@@ -49,7 +49,7 @@ class ChunkWriter(Protocol):
 
 
 class Backfills(Protocol):
-    """The meta server's list of running backfills."""
+    """The interface to the meta server's list of backfills: finds the running ones, and reports the end of one."""
 
     def running(self) -> Sequence[BackfillRow]: ...
 

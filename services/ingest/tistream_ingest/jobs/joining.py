@@ -35,8 +35,8 @@ ROWS = pa.schema(
 
 
 def kept(table: pa.Table, start: bytes, end: bytes, *, keep_index: bool) -> pa.Table:
-    """Keep the rows that belong to the release: start <= key < end (an empty end is unbounded), without index entries
-    unless `keep_index`."""
+    """Keep the rows of the shard's span, start <= key < end (an empty end is unbounded), without index entries unless
+    `keep_index`."""
     keep = np.ones(table.num_rows, np.bool_)
     if not keep_index:
         keep &= key_parts(table["key"]).kind != KeyKind.INDEX

@@ -25,7 +25,8 @@ class PoolShards:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseShard:
-    """The changes of a release with keys in `span`. writes, values, late: as in plan.taking.ReleaseInput."""
+    """The changes of a release with keys in `span`. writes, values, late: the slices to read, as in
+    plan.taking.ReleaseInput."""
 
     number: int
     span: KeySpan

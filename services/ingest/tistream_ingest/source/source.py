@@ -79,7 +79,7 @@ class LogFacts:
 @dataclass(slots=True)
 class SourceRunner:
     """Runs the steps of one source. Several processes may do so at once: conditional puts decide which of them writes
-    each record. Not thread-safe."""
+    the record of each release. Not thread-safe."""
 
     identity: SourceIdentity
     bucket: Bucket
@@ -103,8 +103,8 @@ class SourceRunner:
         return self.identity.snapshot_ts if self._last is None else self._last.high
 
     def execute(self, release: Release) -> None:
-        """Write the change files of a release whose record exists, unless the files exist. Raises the errors of
-        `step`."""
+        """Write the change files of a release whose record exists already, unless the files exist too. Raises the
+        errors of `step`."""
         if self._catalog is None:
             self._recover()
         self._execute(release, None)

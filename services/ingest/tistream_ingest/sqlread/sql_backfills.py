@@ -26,7 +26,7 @@ from tistream_ingest.sqlread.sql_server import SqlServer
 @dataclass(frozen=True, slots=True)
 class SqlBackfills:
     """Plans and prepares backfills by SQL. `history` returns a tenant's present schema history. `server` reads the
-    address in a DSN file; it raises InvalidRequest."""
+    address in a DSN file, and raises InvalidRequest if it cannot."""
 
     history: Callable[[TenantKey], History]
     server: Callable[[str], MySqlUrl]

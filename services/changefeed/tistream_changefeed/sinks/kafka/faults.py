@@ -26,12 +26,13 @@ _FENCED = frozenset(("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "IN
 
 
 def names_cause(name: str, text: str) -> bool:
-    """Whether the error of a connection has a more specific cause than that no broker answers."""
+    """Whether the error of a connection names a more specific cause than that no broker answers, such as refused
+    credentials."""
     return name in CONNECTING or _PLAIN in text
 
 
 def failure_of(name: str, text: str, where: str, *, ended: bool = False) -> FeedFailed:
-    """The failure for an error with this name and text. `where` names the sink. `ended`: brokers have closed
+    """Build the FeedFailed for an error with this name and text. `where` names the sink. `ended`: brokers have closed
     connections before they answered.
 
     Errors that may pass by themselves are retried; no change is lost in the meantime. The error of a fenced producer is

@@ -44,7 +44,7 @@ class _Overheard:
         self.ended = False  # a connection, by the broker, before it has answered
 
     def log(self, level: int, text: str, *args: object) -> None:
-        """Log a line of the client, and store the facts in it."""
+        """Log a line of the client, and store the facts that the line states."""
         self.ended = self.ended or closed_before_answer(text % args if args else text)
         log.log(level, text, *args)
 

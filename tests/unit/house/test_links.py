@@ -10,8 +10,8 @@ import pytest
 from support.pages import anchors, links, problem
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-FOLDERS = ("shared", "services", "simulator", "tools", "benchmarks", "scripts", "deploy", "tests")
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "client" / "README.md", *(ROOT / "docs").rglob("*.md")])
+FOLDERS = ("shared", "services", "simulator", "tools", "benchmarks", "scripts", "deploy", "tests", "client")
 FILES = sorted(
     [
         *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*")),

@@ -1,0 +1,94 @@
+"""Reads TiStream: the changes of a TiDB as events, as Arrow and as DataFrames, and its rows as of any time.
+
+from tistream_client import TiStream
+
+orders = TiStream("http://127.0.0.1:8000").tenant("7", "acme").table("shop", "orders")
+orders.changes(since="10m").to_polars()
+orders.at("2026-11-20T14:03:00Z").to_polars()
+"""
+
+from tistream_client.aio.client import AsyncTable, AsyncTenant, AsyncTiStream
+from tistream_client.aio.reads import AsyncChanges, AsyncRows
+from tistream_client.checkpoint import Checkpoint, FileCheckpoint
+from tistream_client.core.errors import (
+    ApiError,
+    BadRequest,
+    CheckpointMoved,
+    Conflict,
+    Forbidden,
+    Gone,
+    NoAnswer,
+    NotSupported,
+    SchemaChanged,
+    ServerError,
+    TiStreamError,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+    Undecodable,
+    UnknownName,
+    WrongArgument,
+)
+from tistream_client.core.events import (
+    ArrowPage,
+    DdlEvent,
+    Event,
+    Page,
+    Position,
+    Row,
+    RowEvent,
+    TableInfo,
+    TenantStatus,
+)
+from tistream_client.core.times import TimeLike
+from tistream_client.core.ts import to_datetime, to_ts
+from tistream_client.sql_checkpoint import SqlCheckpoint
+from tistream_client.sync.client import Table, Tenant, TiStream
+from tistream_client.sync.reads import Changes, Rows
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ApiError",
+    "ArrowPage",
+    "AsyncChanges",
+    "AsyncRows",
+    "AsyncTable",
+    "AsyncTenant",
+    "AsyncTiStream",
+    "BadRequest",
+    "Changes",
+    "Checkpoint",
+    "CheckpointMoved",
+    "Conflict",
+    "DdlEvent",
+    "Event",
+    "FileCheckpoint",
+    "Forbidden",
+    "Gone",
+    "NoAnswer",
+    "NotSupported",
+    "Page",
+    "Position",
+    "Row",
+    "RowEvent",
+    "Rows",
+    "SchemaChanged",
+    "ServerError",
+    "SqlCheckpoint",
+    "Table",
+    "TableInfo",
+    "Tenant",
+    "TenantStatus",
+    "TiStream",
+    "TiStreamError",
+    "TimeLike",
+    "TooManyRequests",
+    "Unauthenticated",
+    "Unavailable",
+    "Undecodable",
+    "UnknownName",
+    "WrongArgument",
+    "to_datetime",
+    "to_ts",
+]

@@ -1,0 +1,93 @@
+"""TiStream in asyncio, and a tenant of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+from tistream_client.aio.reads import AsyncChanges, AsyncRows
+from tistream_client.core import arguments, calls, lists
+from tistream_client.core.asking import Patience
+from tistream_client.core.events import TableInfo, TenantStatus
+from tistream_client.core.named import Reads, TableReads, TenantReads
+from tistream_client.core.scope import Scope
+from tistream_client.core.times import NOW, Clock, TimeLike
+from tistream_client.transport import AsyncTransport, Door, draw_number, utc_now
+
+AsyncTable = TableReads[AsyncChanges, AsyncRows]
+
+
+class AsyncTiStream:
+    """An API server of TiStream. `token_file` names a file with the token, and is read before each request.
+
+    A request without a complete answer, or with 429 or 503, is sent again for up to `retry_for` seconds of waiting;
+    None: for ever. Close it, or use it with `async with`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token_file: str | os.PathLike[str] | None = None,
+        token: str | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        cert_file: str | os.PathLike[str] | None = None,
+        key_file: str | os.PathLike[str] | None = None,
+        retry_for: float | None = 60.0,
+        clock: Clock = utc_now,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        draw: Callable[[], float] = draw_number,
+    ) -> None:
+        door = Door.of(url, token, token_file, ca_file, cert_file, key_file)
+        patience = Patience(door.url, arguments.retry_for(retry_for), draw)
+        self._transport = AsyncTransport(door, sleep)
+        self._patience = patience
+        self._clock = clock
+
+    def tenant(self, cluster: str | int, tenant: str) -> AsyncTenant:
+        """A tenant of a cluster, such as `tenant("7", "acme")`."""
+        return AsyncTenant(calls.tenant_scope(cluster, tenant), self._transport, self._patience, self._clock)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> AsyncTiStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncTenant(TenantReads[AsyncChanges, AsyncRows]):
+    """The databases of one TiDB."""
+
+    def __init__(self, scope: Scope, transport: AsyncTransport, patience: Patience, clock: Clock) -> None:
+        super().__init__(
+            Reads(
+                clock,
+                lambda call: AsyncChanges(call, transport, patience),
+                lambda query: AsyncRows(query, transport, patience),
+            ),
+            scope,
+        )
+        self._transport = transport
+        self._patience = patience
+
+    async def databases(self, *, at: TimeLike = NOW) -> list[str]:
+        """The names of the databases."""
+        ts = calls.at_ts(at, self._reads.clock)
+        return await self._transport.ask(lists.databases(self._scope, ts, self._patience))
+
+    async def tables(self, database: str, *, at: TimeLike = NOW) -> list[TableInfo]:
+        """The tables of a database."""
+        scope, ts = calls.database_scope(self._scope, database), calls.at_ts(at, self._reads.clock)
+        return await self._transport.ask(lists.tables(scope, ts, self._patience))
+
+    async def status(self) -> TenantStatus:
+        """How far the tenant is, and what holds it back."""
+        return await self._transport.ask(lists.status(self._scope, self._patience))

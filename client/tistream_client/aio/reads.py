@@ -1,0 +1,117 @@
+"""What was asked for, in the form that the caller takes it: events, pages, record batches, DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from tistream_client import frames
+from tistream_client.checkpoint import Checkpoint
+from tistream_client.core import arrow, ndjson, table_rows
+from tistream_client.core.asking import Patience
+from tistream_client.core.calls import ChangesCall
+from tistream_client.core.events import ArrowPage, Event, Page, Row
+from tistream_client.core.pull import ARROW, NDJSON, pull
+from tistream_client.core.table_rows import RowsQuery
+from tistream_client.transport import AsyncTransport
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+
+class AsyncChanges:
+    """The changes of a range. Each method reads the range anew. `async for` gives its events, in commit order."""
+
+    def __init__(self, call: ChangesCall, transport: AsyncTransport, patience: Patience) -> None:
+        self._call = call
+        self._transport = transport
+        self._patience = patience
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        async for page in self.pages():
+            for event in page.events:
+                yield event
+
+    def pages(self, *, follow: bool = False) -> AsyncIterator[Page]:
+        """The events, page by page, each with its cursor. With `follow`, without end: also pages without events, so
+        that a stored cursor does not fall behind retention."""
+        query = self._call.of_events(follow=follow)
+        return self._transport.run(pull(query, NDJSON, ndjson.page_of, self._patience, follow=follow))
+
+    async def follow(self, checkpoint: Checkpoint | None = None) -> AsyncIterator[Event]:
+        """Every event from here on, without end. It reconnects after a cut answer, waits after 429 and 503 for as long
+        as it takes, and gives no event twice or out of order. With `checkpoint`, it begins at the stored cursor, and
+        stores the cursor of each page once the caller has asked for what is behind it."""
+        call = self._call if checkpoint is None else self._call.at(checkpoint.load())
+        async for page in AsyncChanges(call, self._transport, self._patience).pages(follow=True):
+            for event in page.events:
+                yield event
+            if checkpoint is not None:
+                checkpoint.save(page)
+
+    def arrow_pages(self, *, follow: bool = False) -> AsyncIterator[ArrowPage]:
+        """The row events of one table as record batches, page by page, each with its cursor. A page has one schema."""
+        query = self._call.of_rows(follow=follow)
+        return self._transport.run(pull(query, ARROW, arrow.page_of, self._patience, follow=follow))
+
+    async def batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """The row events of one table as record batches: op, commit_ts, commit_time, start_ts, schema_version, and the
+        structs key, row, old_row. The schema may change from batch to batch."""
+        async for page in self.arrow_pages():
+            for batch in page.batches:
+                yield batch
+
+    async def to_arrow(self, *, flat: bool = False) -> pa.Table:
+        """The batches as a table. With `flat`, the members of structs are columns, such as `row.total`. Raises
+        SchemaChanged if a column changed its type."""
+        return frames.table_of([page async for page in self.arrow_pages()], flat=flat)
+
+    async def to_polars(self, *, flat: bool = False) -> pl.DataFrame:
+        """As to_arrow, for Polars."""
+        return frames.polars_of(await self.to_arrow(flat=flat))
+
+    async def to_pandas(self) -> pd.DataFrame:
+        """As to_arrow(flat=True), for pandas, which has no structs."""
+        return frames.pandas_of(await self.to_arrow(flat=True))
+
+
+class AsyncRows:
+    """The rows of a table as of a time. Each method reads them anew. `async for` gives them in the order of raw
+    keys."""
+
+    def __init__(self, query: RowsQuery, transport: AsyncTransport, patience: Patience) -> None:
+        self._query = query
+        self._transport = transport
+        self._patience = patience
+
+    async def __aiter__(self) -> AsyncIterator[Row]:
+        async for rows, _ in self.pages():
+            for row in rows:
+                yield row
+
+    def pages(self) -> AsyncIterator[tuple[list[Row], int]]:
+        """The rows, page by page, with the ts that all pages are of. `changes(since=ts)` continues from it."""
+        return self._transport.run(table_rows.rows(self._query, self._patience))
+
+    async def batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """The rows as record batches, whose columns are those of the table."""
+        async for page in self._arrow_pages():
+            for batch in page.batches:
+                yield batch
+
+    async def to_arrow(self) -> pa.Table:
+        """The batches as a table. Its metadata has the ts as `tistream.ts`."""
+        return frames.table_of([page async for page in self._arrow_pages()], flat=False)
+
+    async def to_polars(self) -> pl.DataFrame:
+        """As to_arrow, for Polars."""
+        return frames.polars_of(await self.to_arrow())
+
+    async def to_pandas(self) -> pd.DataFrame:
+        """As to_arrow, for pandas."""
+        return frames.pandas_of(await self.to_arrow())
+
+    def _arrow_pages(self) -> AsyncIterator[arrow.TablePage]:
+        return self._transport.run(table_rows.row_batches(self._query, self._patience))

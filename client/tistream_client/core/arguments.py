@@ -1,0 +1,116 @@
+"""Checks of arguments. Each raises WrongArgument with the argument's name and a right value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from tistream_client.core.errors import NotSupported, WrongArgument
+
+PAGE_SIZE_MAX = 1_000_000
+EVENTS = ("all", "rows", "ddl")
+_URL = "http://127.0.0.1:8000"
+KeyLike = Mapping[str, str | int | float]
+
+
+def base_url(url: str) -> str:
+    """The URL of an API server, without the slash at its end."""
+    if not isinstance(url, str):
+        raise WrongArgument("url", f"is {url!r}", f'"{_URL}"')
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname and (parts.port or True)
+    except ValueError as error:
+        raise WrongArgument("url", f"{url!r} is no URL ({error})", f'"{_URL}"') from None
+    if parts.scheme not in ("http", "https"):
+        raise WrongArgument("url", f"{url!r} does not begin with http:// or https://", f'"{_URL}"')
+    if not host:
+        raise WrongArgument("url", f"{url!r} names no host", f'"{_URL}"')
+    if parts.query or parts.fragment or parts.username is not None:
+        raise WrongArgument("url", f"{url!r} has a query, a fragment or a user", f'"{_URL}"')
+    return url.rstrip("/")
+
+
+def cluster_id(value: str | int) -> str:
+    """The id of a cluster, as text."""
+    text = str(value) if not isinstance(value, bool) else ""
+    if not (text.isascii() and text.isdigit()):
+        raise WrongArgument("cluster", f"is {value!r}, and the id of a cluster is a number", 'tenant("7", "acme")')
+    return text
+
+
+def name(argument: str, value: object, right: str) -> str:
+    """A name of the platform or of TiDB."""
+    if not isinstance(value, str) or not value:
+        raise WrongArgument(argument, f"is {value!r}, and not a name", right)
+    return value
+
+
+def table_name(database: object, table: object) -> tuple[str, str]:
+    """The names of a table, from `"shop", "orders"` or from `"shop.orders"`."""
+    right = '"shop", "orders"'
+    if table is None:
+        found = name("database", database, right).split(".")
+        if len(found) != 2 or not all(found):
+            raise WrongArgument("table", f"is missing beside database {database!r}", f'{right}, or "shop.orders"')
+        return found[0], found[1]
+    return name("database", database, right), name("table", table, right)
+
+
+def column_names(value: object) -> tuple[str, ...] | None:
+    """Names of columns, without a repeated one; None: all columns."""
+    right = 'columns=["id", "total"]'
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise WrongArgument("columns", f"is {value!r}, and not a list of names", right)
+    found = tuple(value)
+    if not found or not all(isinstance(one, str) and one and "," not in one for one in found):
+        raise WrongArgument("columns", f"is {value!r}, and not a list of names", right)
+    twice = sorted({one for one in found if found.count(one) > 1})
+    if twice:
+        raise WrongArgument("columns", f"names {twice[0]!r} twice", right)
+    return found
+
+
+def events_kind(value: object) -> str:
+    """Which events a read has."""
+    if value not in EVENTS:
+        raise WrongArgument("events", f"is {value!r}", f"one of {', '.join(map(repr, EVENTS))}")
+    return str(value)
+
+
+def page_size(value: object) -> int:
+    """The number of events that a page may have."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= PAGE_SIZE_MAX:
+        raise WrongArgument("page_size", f"is {value!r}", f"page_size=10_000, at most {PAGE_SIZE_MAX}")
+    return value
+
+
+def key_of_row(argument: str, value: KeyLike | None) -> dict[str, str | int | float] | None:
+    """The key of a row, as events have it."""
+    if value is None:
+        return None
+    right = f'{argument}={{"id": 1}}'
+    if not isinstance(value, Mapping) or not value:
+        raise WrongArgument(argument, f"is {value!r}, and not the columns of a key", right)
+    for column, part in value.items():
+        if not isinstance(column, str) or isinstance(part, bool) or not isinstance(part, (str, int, float)):
+            raise WrongArgument(argument, f"has {column!r}: {part!r}, and no text or number", right)
+    return dict(value)
+
+
+def no_filter(where: object) -> None:
+    """Refuse a filter, which the API does not have. Raises NotSupported."""
+    if where is not None:
+        raise NotSupported(
+            f"where={where!r}: the pull API of this platform has no filter. Filter what arrives, for example "
+            'changes.to_polars().filter(pl.col("row").struct.field("total") > 100), or by DuckDB (docs/clients.md)'
+        )
+
+
+def retry_for(value: object) -> float | None:
+    """For how many seconds requests are tried again; None: for ever."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
+        raise WrongArgument("retry_for", f"is {value!r}", "retry_for=60, or None to try for ever")
+    return None if value is None else float(value)

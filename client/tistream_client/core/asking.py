@@ -1,0 +1,99 @@
+"""One request until it has a complete answer: which failures are tried again, when, and for how long."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from tistream_client.core.errors import ApiError, NoAnswer, TiStreamError, TooManyRequests, Unavailable, api_error
+from tistream_client.core.steps import Answer, Asking, Fetch, Lost, Wait
+
+T = TypeVar("T")
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 10.0
+
+
+class CutOff(Exception):
+    """The answer ends before its last line."""
+
+
+@dataclass(slots=True)
+class Contact:
+    """Whether the server has ever answered. Shared by all reads of a client."""
+
+    made: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a request is tried again: until the waits between two successes exceed `retry_for` seconds; None: for
+    ever. `random` returns a number from 0 to 1, so that many clients do not return at the same moment."""
+
+    url: str
+    retry_for: float | None
+    random: Callable[[], float]
+    contact: Contact = field(default_factory=Contact)
+
+    def endless(self) -> Patience:
+        """The same for a read that never gives up."""
+        return replace(self, retry_for=None)
+
+    def ask(self, request: Fetch, read: Callable[[Answer], T]) -> Asking[T]:
+        """Fetch until `read`, which raises CutOff, has an answer. Raises ApiError, and NoAnswer."""
+        waited, pause = 0.0, _FIRST_PAUSE_S
+        while True:
+            reply = yield request
+            assert reply is not None
+            failure: TiStreamError
+            if isinstance(reply, Lost):
+                failure = NoAnswer(f"no answer from {self.url}: {reply.reason}. Is the URL right, and the server up?")
+                if not (self.contact.made or reply.connected):
+                    raise failure
+            else:
+                try:
+                    return self._answered(request, reply, read)
+                except CutOff:
+                    failure = NoAnswer(f"answers of {self.url} for {request.path} end before their last line")
+                except (TooManyRequests, Unavailable) as error:
+                    failure = error
+            self.contact.made = True
+            seconds = self._pause(failure, pause)
+            if self.retry_for is not None and waited + seconds > self.retry_for:
+                raise failure
+            yield Wait(seconds)
+            waited, pause = waited + seconds, min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _answered(self, request: Fetch, answer: Answer, read: Callable[[Answer], T]) -> T:
+        self.contact.made = True
+        if answer.status != 200:
+            raise failed(request.path, answer)
+        return read(answer)
+
+    def _pause(self, failure: TiStreamError, pause: float) -> float:
+        wanted = failure.retry_after_s if isinstance(failure, ApiError) else None
+        spread = 0.5 + self.random() / 2
+        return pause * spread if wanted is None else wanted + _FIRST_PAUSE_S * spread
+
+
+def failed(path: str, answer: Answer) -> ApiError:
+    """The exception for an answer other than 200."""
+    try:
+        problem = json.loads(answer.body)
+    except ValueError:
+        problem = {"detail": answer.body[:200].decode("utf-8", "replace").strip()}
+    return api_error(
+        path, answer.status, problem if isinstance(problem, dict) else {}, answer.headers.get("retry-after")
+    )
+
+
+def json_of(answer: Answer) -> dict[str, object]:
+    """The JSON object of an answer. Raises CutOff."""
+    try:
+        found = json.loads(answer.body)
+    except ValueError as error:
+        raise CutOff from error
+    if not isinstance(found, dict):
+        raise CutOff
+    return found

@@ -1,0 +1,134 @@
+"""From the arguments of a call to what is read. Both clients check them here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tistream_client.core import arguments
+from tistream_client.core.arguments import KeyLike
+from tistream_client.core.errors import WrongArgument
+from tistream_client.core.pull import PullQuery
+from tistream_client.core.scope import Scope
+from tistream_client.core.table_rows import RowsQuery
+from tistream_client.core.times import EARLIEST, NOW, Clock, TimeLike, ts_of
+
+EVENTS_A_PAGE = 10_000
+ROWS_A_PAGE = 100_000
+
+
+def tenant_scope(cluster: str | int, tenant: str) -> Scope:
+    """The scope of a tenant."""
+    return Scope(arguments.cluster_id(cluster), arguments.name("tenant", tenant, 'tenant("7", "acme")'))
+
+
+def table_scope(tenant: Scope, database: str, table: str | None) -> Scope:
+    """The scope of a table: `"shop", "orders"`, or `"shop.orders"`."""
+    return Scope(tenant.cluster, tenant.tenant, *arguments.table_name(database, table))
+
+
+def database_scope(tenant: Scope, database: str) -> Scope:
+    """The scope of a database."""
+    return Scope(tenant.cluster, tenant.tenant, arguments.name("database", database, '"shop"'))
+
+
+def changes_scope(tenant: Scope, database: str | None, table: str | None) -> Scope:
+    """The scope of a pull: of a tenant, a database or a table."""
+    if database is None:
+        if table is not None:
+            raise WrongArgument("database", f"is missing beside table {table!r}", 'changes("shop", "orders")')
+        return tenant
+    return database_scope(tenant, database) if table is None else table_scope(tenant, database, table)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesCall:
+    """The arguments of `changes` that are checked."""
+
+    query: PullQuery
+    page_size: int | None
+
+    def of_events(self, *, follow: bool) -> PullQuery:
+        """The pull of events. Raises WrongArgument."""
+        self._check_end(follow)
+        return self._sized(EVENTS_A_PAGE, self.query.events)
+
+    def of_rows(self, *, follow: bool) -> PullQuery:
+        """The pull of rows as Arrow. Raises WrongArgument."""
+        self._check_end(follow)
+        if self.query.scope.table is None:
+            raise WrongArgument("table", "is missing, and an Arrow stream has one table", 'changes("shop", "orders")')
+        if self.query.events == "ddl":
+            raise WrongArgument("events", 'is "ddl", and an Arrow stream has rows', 'pages(), or events="rows"')
+        return self._sized(ROWS_A_PAGE, "rows")
+
+    def at(self, cursor: str | None) -> ChangesCall:
+        """The same from a cursor; None: unchanged."""
+        return self if cursor is None else replace(self, query=replace(self.query, cursor=cursor))
+
+    def _check_end(self, follow: bool) -> None:
+        if follow and self.query.until is not None:
+            raise WrongArgument("until", "is given, and a read that follows has no end", "changes(…, until=…).pages()")
+
+    def _sized(self, default: int, events: str) -> PullQuery:
+        return replace(self.query, events=events, page_size=self.page_size or default)
+
+
+def changes_call(
+    scope: Scope,
+    clock: Clock,
+    *,
+    since: TimeLike,
+    until: TimeLike | None,
+    cursor: str | None,
+    columns: Sequence[str] | None,
+    events: str,
+    page_size: int | None,
+    where: str | None,
+) -> ChangesCall:
+    """Check the arguments of `changes`. Raises WrongArgument, and NotSupported."""
+    arguments.no_filter(where)
+    if page_size is not None:
+        arguments.page_size(page_size)
+    if cursor is not None:
+        arguments.name("cursor", cursor, "the cursor of a page, or None")
+    low = None if since == EARLIEST else ts_of("since", since, clock)
+    high = None if until is None else ts_of("until", until, clock)
+    if low is not None and high is not None and cursor is None and high < low:
+        raise WrongArgument("until", f"{until!r} lies before since {since!r}", 'since="2h", until="1h"')
+    query = PullQuery(
+        scope, low, high, cursor, arguments.column_names(columns), arguments.events_kind(events), EVENTS_A_PAGE
+    )
+    return ChangesCall(query, page_size)
+
+
+def rows_query(
+    scope: Scope,
+    clock: Clock,
+    *,
+    at: TimeLike,
+    columns: Sequence[str] | None,
+    key: KeyLike | None,
+    from_key: KeyLike | None,
+    to_key: KeyLike | None,
+    page_size: int | None,
+) -> RowsQuery:
+    """Check the arguments of `rows`. Raises WrongArgument."""
+    if key is not None and (from_key is not None or to_key is not None):
+        raise WrongArgument(
+            "key", "names one row, and is given beside a range", 'key={"id": 1}, or from_key= and to_key='
+        )
+    return RowsQuery(
+        scope,
+        None if at == NOW else ts_of("at", at, clock),
+        arguments.column_names(columns),
+        arguments.key_of_row("key", key),
+        arguments.key_of_row("from_key", from_key),
+        arguments.key_of_row("to_key", to_key),
+        ROWS_A_PAGE if page_size is None else arguments.page_size(page_size),
+    )
+
+
+def at_ts(at: TimeLike, clock: Clock) -> int | None:
+    """The ts of a list; None for the newest one."""
+    return None if at == NOW else ts_of("at", at, clock)

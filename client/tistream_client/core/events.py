@@ -1,0 +1,133 @@
+"""The typed results of reads: events, rows, and the pages that carry them with a cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from tistream_client.core.ts import to_datetime
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RowEvent:
+    """One row after a commit. Values are those of NDJSON (docs/api.md): 64-bit integers and decimals are text.
+
+    `op` is `put` or `delete`. `row` is None in a delete. `old_row` is the row before, None if there was none.
+    """
+
+    op: str
+    commit_ts: int
+    start_ts: int
+    database: str
+    table: str
+    table_id: int
+    schema_version: int
+    key: Values
+    row: Values | None
+    old_row: Values | None
+
+    @property
+    def commit_time(self) -> datetime:
+        """The time of the commit, in UTC."""
+        return to_datetime(self.commit_ts)
+
+
+@dataclass(frozen=True, slots=True)
+class DdlEvent:
+    """A statement that changed the schema. `involved` has the (database, table) pairs that it concerned."""
+
+    commit_ts: int
+    database: str
+    table: str
+    query: str
+    action: str
+    schema_version: int
+    involved: tuple[tuple[str, str], ...]
+
+    @property
+    def commit_time(self) -> datetime:
+        """The time of the commit, in UTC."""
+        return to_datetime(self.commit_ts)
+
+
+Event = RowEvent | DdlEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row as of a time. `commit_ts` is that of its newest version; None if a backfill did not state it."""
+
+    key: Values
+    row: Values
+    commit_ts: int | None
+    schema_version: int
+
+    @property
+    def commit_time(self) -> datetime | None:
+        """The time of the commit, in UTC."""
+        return None if self.commit_ts is None else to_datetime(self.commit_ts)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The end of a page. Everything up to `resolved_ts` was sent; it is None if the page ends inside a commit of more
+    events than the page may have. `after` is the cursor at which the page begins; None for the first page of a read
+    that began at a time."""
+
+    cursor: str
+    resolved_ts: int | None
+    after: str | None
+
+    @property
+    def resolved_time(self) -> datetime | None:
+        """The time of `resolved_ts`, in UTC."""
+        return None if self.resolved_ts is None else to_datetime(self.resolved_ts)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Position):
+    """The events of one complete answer, in commit order. Store its cursor with what you make of them."""
+
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowPage(Position):
+    """The rows of one complete answer as record batches, in commit order. `schema` is that of the batches."""
+
+    batches: Sequence[pa.RecordBatch]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStatus:
+    """How far a tenant is. `held_by` says what holds it back; None if nothing does. `lag_seconds` is None before the
+    tenant's schema was read."""
+
+    resolved_ts: int
+    flushed_ts: int
+    lag_seconds: float | None
+    held_by: Values | None
+
+    @property
+    def resolved_time(self) -> datetime:
+        """The time of `resolved_ts`, in UTC."""
+        return to_datetime(self.resolved_ts)
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A table of a database. Rows can be read from `base_ts` on; None if older rows are unknown."""
+
+    name: str
+    table_id: int
+    schema_version: int
+    base_ts: int | None
+    held: Any

@@ -1,0 +1,161 @@
+"""A tenant and a table by their names, and the arguments of their reads. What a read returns is of the client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tistream_client.core import calls
+from tistream_client.core.arguments import KeyLike
+from tistream_client.core.calls import ChangesCall
+from tistream_client.core.scope import Scope
+from tistream_client.core.table_rows import RowsQuery
+from tistream_client.core.times import EARLIEST, NOW, Clock, TimeLike
+
+ChangesT = TypeVar("ChangesT")
+RowsT = TypeVar("RowsT")
+
+
+@dataclass(frozen=True, slots=True)
+class Reads(Generic[ChangesT, RowsT]):
+    """The clock of a client, and what it makes of checked arguments."""
+
+    clock: Clock
+    changes: Callable[[ChangesCall], ChangesT]
+    rows: Callable[[RowsQuery], RowsT]
+
+
+class TenantReads(Generic[ChangesT, RowsT]):
+    """The databases of one TiDB."""
+
+    def __init__(self, reads: Reads[ChangesT, RowsT], scope: Scope) -> None:
+        self._reads = reads
+        self._scope = scope
+
+    def __repr__(self) -> str:
+        return f"Tenant({self._scope})"
+
+    def table(self, database: str, table: str | None = None) -> TableReads[ChangesT, RowsT]:
+        """A table by its name: `table("shop", "orders")`, or `table("shop.orders")`."""
+        return TableReads(self._reads, calls.table_scope(self._scope, database, table))
+
+    def changes(
+        self,
+        database: str | None = None,
+        table: str | None = None,
+        *,
+        since: TimeLike = EARLIEST,
+        until: TimeLike | None = None,
+        cursor: str | None = None,
+        columns: Sequence[str] | None = None,
+        events: str = "all",
+        page_size: int | None = None,
+        where: str | None = None,
+    ) -> ChangesT:
+        """The changes of a table, of a database or of the tenant after `since`, up to and with `until`.
+
+        `since` and `until` are an age (`"10m"`), a datetime with a zone, ISO 8601, a TSO, or `"now"`; `since` may be
+        `"earliest"`. Without `until` a read ends at what was resolved when it began. `cursor` is that of an earlier
+        page, and replaces `since`. `columns` are those of `row` and `old_row`; the client drops the others. `events`:
+        `"all"`, `"rows"` or `"ddl"`. `where` is refused: the API has no filter. Nothing is read before the result is.
+        """
+        call = calls.changes_call(
+            calls.changes_scope(self._scope, database, table),
+            self._reads.clock,
+            since=since,
+            until=until,
+            cursor=cursor,
+            columns=columns,
+            events=events,
+            page_size=page_size,
+            where=where,
+        )
+        return self._reads.changes(call)
+
+    def rows(
+        self,
+        database: str,
+        table: str | None = None,
+        *,
+        at: TimeLike = NOW,
+        columns: Sequence[str] | None = None,
+        key: KeyLike | None = None,
+        from_key: KeyLike | None = None,
+        to_key: KeyLike | None = None,
+        page_size: int | None = None,
+    ) -> RowsT:
+        """The rows of a table as of a time. `key={"id": 1}` is one row; `from_key` (inclusive) and `to_key` (exclusive)
+        are a range. Nothing is read before the result is."""
+        query = calls.rows_query(
+            calls.table_scope(self._scope, database, table),
+            self._reads.clock,
+            at=at,
+            columns=columns,
+            key=key,
+            from_key=from_key,
+            to_key=to_key,
+            page_size=page_size,
+        )
+        return self._reads.rows(query)
+
+
+class TableReads(Generic[ChangesT, RowsT]):
+    """A table of a tenant, by its name. `changes` and `rows` are those of the tenant, without the names."""
+
+    def __init__(self, reads: Reads[ChangesT, RowsT], scope: Scope) -> None:
+        self._tenant = TenantReads(reads, scope.whole_tenant)
+        self._database, self._table = scope.database or "", scope.table or ""
+
+    def __repr__(self) -> str:
+        return f"Table({self._database}.{self._table})"
+
+    def changes(
+        self,
+        *,
+        since: TimeLike = EARLIEST,
+        until: TimeLike | None = None,
+        cursor: str | None = None,
+        columns: Sequence[str] | None = None,
+        events: str = "all",
+        page_size: int | None = None,
+        where: str | None = None,
+    ) -> ChangesT:
+        """The changes of the table: see TenantReads.changes."""
+        return self._tenant.changes(
+            self._database,
+            self._table,
+            since=since,
+            until=until,
+            cursor=cursor,
+            columns=columns,
+            events=events,
+            page_size=page_size,
+            where=where,
+        )
+
+    def rows(
+        self,
+        *,
+        at: TimeLike = NOW,
+        columns: Sequence[str] | None = None,
+        key: KeyLike | None = None,
+        from_key: KeyLike | None = None,
+        to_key: KeyLike | None = None,
+        page_size: int | None = None,
+    ) -> RowsT:
+        """The rows of the table: see TenantReads.rows."""
+        return self._tenant.rows(
+            self._database,
+            self._table,
+            at=at,
+            columns=columns,
+            key=key,
+            from_key=from_key,
+            to_key=to_key,
+            page_size=page_size,
+        )
+
+    def at(self, at: TimeLike) -> RowsT:
+        """All rows as of a time."""
+        return self.rows(at=at)

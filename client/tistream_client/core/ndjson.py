@@ -1,0 +1,77 @@
+"""Reads complete NDJSON answers: events of a pull, rows of a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tistream_client.core.asking import CutOff
+from tistream_client.core.events import DdlEvent, Event, Page, Row, RowEvent
+from tistream_client.core.steps import Answer
+
+Line = Mapping[str, Any]
+
+
+def page_of(answer: Answer, after: str | None, columns: tuple[str, ...] | None) -> Page:
+    """The page of a pull. With `columns`, `row` and `old_row` have these alone, in this order. Raises CutOff."""
+    *lines, end = _lines(answer)
+    if end.get("type") not in ("resolved", "continue"):
+        raise CutOff
+    events = [_event(line, columns) for line in lines]
+    resolved = end.get("resolved_ts")
+    return Page(str(end["cursor"]), None if resolved is None else int(resolved), after, events)
+
+
+def rows_of(answer: Answer) -> tuple[list[Row], int, str | None]:
+    """(rows, the ts that they are of, the cursor of the next page). Raises CutOff."""
+    *lines, end = _lines(answer)
+    if end.get("type") != "end":
+        raise CutOff
+    rows = [Row(line["key"], line["row"], _number(line["commit_ts"]), int(line["schema_version"])) for line in lines]
+    return rows, int(end["ts"]), end["cursor"]
+
+
+def _lines(answer: Answer) -> list[Line]:
+    """The lines of an answer, at least one. What is behind the last line end was cut off."""
+    if not answer.body.endswith(b"\n"):
+        raise CutOff
+    try:
+        return [json.loads(line) for line in answer.body.splitlines()]
+    except ValueError as error:
+        raise CutOff from error
+
+
+def _event(line: Line, columns: tuple[str, ...] | None) -> Event:
+    if line["type"] == "ddl":
+        return DdlEvent(
+            commit_ts=int(line["commit_ts"]),
+            database=line["database"],
+            table=line["table"],
+            query=line["query"],
+            action=line["action"],
+            schema_version=int(line["schema_version"]),
+            involved=tuple((one["database"], one["table"]) for one in line["involved"]),
+        )
+    return RowEvent(
+        op=line["op"],
+        commit_ts=int(line["commit_ts"]),
+        start_ts=int(line["start_ts"]),
+        database=line["database"],
+        table=line["table"],
+        table_id=int(line["table_id"]),
+        schema_version=int(line["schema_version"]),
+        key=line["key"],
+        row=_chosen(line["row"], columns),
+        old_row=_chosen(line["old_row"], columns),
+    )
+
+
+def _chosen(row: Line | None, columns: tuple[str, ...] | None) -> Line | None:
+    if row is None or columns is None:
+        return row
+    return {column: row[column] for column in columns if column in row}
+
+
+def _number(value: str | None) -> int | None:
+    return None if value is None else int(value)

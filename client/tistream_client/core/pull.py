@@ -1,0 +1,84 @@
+"""A pull: page after page from a time or a cursor, each delivered once and in order.
+
+A page is delivered only if its answer is complete. The next request then names the cursor at the page's end. So the
+client asks again for what was cut off, and never for what was delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tistream_client.core.asking import Patience, json_of
+from tistream_client.core.errors import BadRequest, Gone
+from tistream_client.core.events import ArrowPage, Page
+from tistream_client.core.scope import Scope
+from tistream_client.core.steps import Answer, Asking, Fetch, Reading
+
+AnyPage = TypeVar("AnyPage", bound=Page | ArrowPage)
+NDJSON: Mapping[str, str] = {"format": "ndjson"}
+ARROW: Mapping[str, str] = {"format": "arrow"}
+_FOLLOW_WAIT_MS = 30_000
+_WAIT_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class PullQuery:
+    """What a pull reads. `since` is exclusive; None: from the beginning of what is retained. `until` is inclusive;
+    None: up to the newest ts at the pull's beginning. A `cursor` replaces `since`."""
+
+    scope: Scope
+    since: int | None
+    until: int | None
+    cursor: str | None
+    columns: tuple[str, ...] | None
+    events: str
+    page_size: int
+
+
+def pull(
+    query: PullQuery,
+    form: Mapping[str, str],
+    read: Callable[[Answer, str | None, tuple[str, ...] | None], AnyPage],
+    patience: Patience,
+    *,
+    follow: bool,
+) -> Reading[AnyPage]:
+    """Yield the pages up to `until`; with `follow`, without end. `form` is NDJSON or ARROW, and `read` reads it. Raises
+    ApiError, and NoAnswer."""
+    path = query.scope.path("changes")
+    since, cursor = query.since, query.cursor
+    end_ts = query.until
+    if end_ts is None and not follow:
+        end_ts = max((yield from newest_ts(query.scope, patience)), since or 0)
+    patience = patience.endless() if follow else patience
+    while True:
+        params = {"start_ts": str(since or 0)} if cursor is None else {"cursor": cursor}
+        params |= {"limit": str(query.page_size), "events": query.events, **form}
+        params["wait_ms"] = str(_FOLLOW_WAIT_MS if end_ts is None else _WAIT_MS)
+        if end_ts is not None:
+            params["end_ts"] = str(end_ts)
+        after = cursor
+        try:
+            page = yield from patience.ask(Fetch(path, params), lambda answer: read(answer, after, query.columns))  # noqa: B023
+        except Gone as gone:
+            if since is not None or cursor is not None or gone.earliest_ts is None:
+                raise
+            since = gone.earliest_ts
+            end_ts = None if end_ts is None else max(end_ts, since)
+            continue
+        except BadRequest as refused:
+            if cursor is not None and refused.parameter == "end_ts":
+                return  # the cursor is above end_ts: an earlier pull has everything
+            raise
+        cursor = page.cursor
+        yield page
+        if end_ts is not None and page.resolved_ts is not None and page.resolved_ts >= end_ts:
+            return
+
+
+def newest_ts(scope: Scope, patience: Patience) -> Asking[int]:
+    """The newest ts that can be read. ListDBs states it to every token of a part of the tenant."""
+    found = yield from patience.ask(Fetch(scope.whole_tenant.path("databases"), {}), json_of)
+    return int(str(found["ts"]))

@@ -1,0 +1,63 @@
+"""The rows of a table as of a time, page after page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tistream_client.core import arrow, ndjson
+from tistream_client.core.arrow import TablePage
+from tistream_client.core.asking import Patience
+from tistream_client.core.events import Row
+from tistream_client.core.scope import Scope
+from tistream_client.core.steps import Fetch, Reading
+from tistream_client.core.times import NOW
+
+Key = Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsQuery:
+    """What is read. `at` is a ts, or None for the newest one. `key` is that of one row; `from_key` (inclusive) and
+    `to_key` (exclusive) are a range."""
+
+    scope: Scope
+    at: int | None
+    columns: tuple[str, ...] | None
+    key: Key | None
+    from_key: Key | None
+    to_key: Key | None
+    page_size: int
+
+    def request(self, cursor: str | None, form: str) -> Fetch:
+        """The request of the page at `cursor`; None: of the first one."""
+        params = {"ts": NOW if self.at is None else str(self.at)} if cursor is None else {"cursor": cursor}
+        params |= {"limit": str(self.page_size), "format": form}
+        if self.columns is not None:
+            params["columns"] = ",".join(self.columns)
+        for name, key in (("key", self.key), ("from_key", self.from_key), ("to_key", self.to_key)):
+            if key is not None:
+                params[name] = json.dumps(dict(key), ensure_ascii=False)
+        return Fetch(self.scope.path("rows"), params)
+
+
+def rows(query: RowsQuery, patience: Patience) -> Reading[tuple[list[Row], int]]:
+    """Yield pages of (rows, the ts that they are of). Raises ApiError, and NoAnswer."""
+    cursor: str | None = None
+    while True:
+        found, ts, cursor = yield from patience.ask(query.request(cursor, "ndjson"), ndjson.rows_of)
+        yield found, ts
+        if cursor is None:
+            return
+
+
+def row_batches(query: RowsQuery, patience: Patience) -> Reading[TablePage]:
+    """Yield pages of record batches. Raises ApiError, and NoAnswer."""
+    cursor: str | None = None
+    while True:
+        page = yield from patience.ask(query.request(cursor, "arrow"), arrow.rows_of)
+        yield page
+        cursor = page.cursor
+        if cursor is None:
+            return

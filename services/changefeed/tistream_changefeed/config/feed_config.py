@@ -135,9 +135,9 @@ class CsvConfig(_Part):
 
 
 class StorageConfig(_Part):
-    """The place of the sink URI, and `[sink.cloud-storage-config]`. `url` has no options. `format` is the protocol.
-    `access_key` and `secret_access_key` are those of S3, the second as a reference of the form `${secret:NAME}`; if
-    they are None, the worker's own are used."""
+    """The address of the files in the sink URI, and `[sink.cloud-storage-config]`. `url` has no options. `format` is
+    the protocol. `access_key` and `secret_access_key` are those of S3, the second as a reference of the form
+    `${secret:NAME}`; if they are None, the worker's own are used."""
 
     url: str
     format: Literal["csv", "canal-json", "parquet"]

@@ -1,4 +1,4 @@
-"""What the configuration of a feed into object storage must have. Pure."""
+"""Parses the sink URI of a feed into object storage, and completes and checks its configuration. Pure."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def parse_storage_uri(uri: str, prefix: str = "") -> SinkUri:
 
 
 def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:  # noqa: ARG001
-    """Convert the fields of a FeedConfig that were set: the format in lower case, and the flush interval to ms. A table
-    that fails stops the feed. Raises InvalidRequest."""
+    """Convert the fields of a FeedConfig that were set: the format in lower case, and the flush interval to ms.
+    `on_table_error` is set to `stop-feed` if it is missing. Raises InvalidRequest."""
     storage = values["storage"]
     if "format" not in storage:
         raise refused("it names no protocol: add protocol=csv, protocol=canal-json or protocol=parquet")

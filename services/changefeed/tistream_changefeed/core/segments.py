@@ -66,9 +66,9 @@ Stop = tuple[int, Position]
 def windows(
     commit_ts: Int64s, sizes: Int64s, limit: int, until: Position, stops: Sequence[Stop] = ()
 ) -> Iterator[MessageWindow]:
-    """Cut messages into windows of about `limit` bytes, and at `stops`, which ascend and lie between two commit_ts.
-    `commit_ts` and `sizes` (in bytes) have an element for each message; `commit_ts` ascends. `until` is the position
-    after the last message.
+    """Cut messages into windows of about `limit` bytes. A window also ends at each of `stops`: (index of the message
+    that follows, position), ascending, each between two commit_ts. `commit_ts` and `sizes` (in bytes) have an element
+    for each message; `commit_ts` ascends. `until` is the position after the last message.
 
     A window ends only between two commit_ts, because a position inside a commit_ts counts events, not messages. So a
     window is larger than `limit` if the messages of one commit_ts are. Memory is bounded all the same: a scan reads a

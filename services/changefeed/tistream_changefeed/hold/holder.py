@@ -137,7 +137,7 @@ class Holder:
         )
 
     def step(self) -> IdleUntil | None:
-        """Open the sink if it is closed, and send what can be read now. A failure is recorded in the shard. Returns a
+        """Open the sink if it is closed, and send what can be read now. A failure is recorded in the shard. Returns an
         IdleUntil if the shard is idle then, or None if the next step follows at once."""
         now_ms = self.clock.monotonic_ms()
         if self.shard.phase in ENDED:

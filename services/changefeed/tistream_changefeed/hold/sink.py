@@ -54,11 +54,12 @@ class Sink(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether rows of transactions are not durable yet, because the sink collects more of them."""
+        """Whether rows of transactions that were written are not durable yet, because the sink collects more rows
+        first."""
 
     def write(self, transaction: Transaction) -> bool:
-        """Make a transaction durable, with those before it that are not yet: all of it, or nothing. Returns False if
-        the sink collects more rows before it does so."""
+        """Make a transaction durable, together with earlier ones that are not durable yet: all of them, or nothing.
+        Returns False if the sink collects more rows before it does so."""
 
     def close(self) -> None:
         """Close the connections to the sink."""

@@ -22,15 +22,15 @@ _LATE_MS = 60_000  # the longest window of several intervals
 
 @dataclass(frozen=True, slots=True)
 class FileWindows:
-    """The windows of a feed. `interval_ms` is the flush interval. `end_ts` is the end of the feed, None if it has
-    none."""
+    """The windows of a feed: ranges of commit_ts whose rows are flushed into files together. `interval_ms` is the flush
+    interval. `end_ts` is the end of the feed, None if it has none."""
 
     interval_ms: int
     end_ts: int | None = None
 
     def stops(self, commit_ts: Int64s) -> tuple[tuple[int, Position], ...]:
-        """Where rows must be cut, because a window may end there: (index of the first row after the cut, position at
-        the cut). `commit_ts` ascends."""
+        """Find the places at which rows must be cut, because a window may end there. Each is (index of the first row
+        after the cut, position at the cut). `commit_ts` ascends."""
         number = (commit_ts - 1) // self._span
         cuts = np.flatnonzero(number[1:] != number[:-1]) + 1
         return tuple((cut, Position(self.interval_end(int(commit_ts[cut - 1])))) for cut in cuts.tolist())

@@ -33,14 +33,16 @@ class FileFormat(Protocol):
     def numbered(self) -> bool: ...
 
     def rows(self, batch: RowBatch) -> tuple[pa.Table, Int64s]:
-        """Encode the events of a batch, one row for each. Returns them with the bytes of each."""
+        """Encode the events of a batch, one row for each. Returns the rows, and the bytes that each has."""
 
     def body(self, rows: Sequence[pa.Table]) -> bytes:
-        """The content of the file that has these rows. It does not depend on how they are cut into tables."""
+        """The content of the file that has these rows. How the rows are divided among the given tables does not
+        matter."""
 
 
 class LinesFormat:
-    """Files with a line, or two, for each event, as `encoder` encodes it. `end` follows each value that it encodes."""
+    """Files of lines: one or two for each event, as `encoder` encodes it. `end` is the text after each encoded
+    value."""
 
     def __init__(self, encoder: Encoder, suffix: str, end: bytes) -> None:
         self.suffix, self.numbered = suffix, encoder.numbered

@@ -39,7 +39,7 @@ class OpenFiles:
         return bool(self._open)
 
     def add(self, rows: PlacedRows, directories: Sequence[str]) -> Iterator[EndedFile]:
-        """Add rows; `directories` has the directory of each of their places. Yields the files that end."""
+        """Add rows; `directories` has the directory of each of their places. Yields the files that are full."""
         filled = np.cumsum(rows.sizes)
         start = done = 0
         while start < len(rows):

@@ -15,7 +15,7 @@ from tistream_changefeed.core.outgoing import Content
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """What the rows of one directory have in common: the version of their table, the physical id of their partition
+    """The place that rows go to, which is one directory: the version of their table, the physical id of their partition
     (None: the table has no partitions), and the directory level of their date, which may be empty."""
 
     version: TableVersion
@@ -81,7 +81,7 @@ class PlacedBatch:
 
 
 def in_order(batches: Sequence[PlacedBatch]) -> PlacedRows:
-    """All events of these batches in the order of sending."""
+    """Join the events of these batches, and return them in the order of sending."""
     if not batches:
         return EMPTY
     merged: dict[FilePlace, list[PlacedBatch]] = {}

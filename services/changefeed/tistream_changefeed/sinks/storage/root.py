@@ -28,8 +28,8 @@ class SinkRoot:
         return None if self._read is None else self._read[0]
 
     def put_metadata(self, content: bytes, beaten: Callable[[], None]) -> None:
-        """Replace `metadata`, as it was read or put last. If another writer has replaced it since, `beaten` is called,
-        which reads it and raises FeedFailed."""
+        """Replace `metadata`, if it is as this object has read or put it last. If another writer has replaced it since,
+        `beaten` is called, which reads it and raises FeedFailed."""
         with self._asking(METADATA):
             if not self._replaced(METADATA, content, self._read):
                 beaten()
@@ -40,7 +40,7 @@ class SinkRoot:
             raise retry("sink", self._named(METADATA), "another writer has replaced it")
 
     def put_file(self, key: str, content: bytes) -> None:
-        """Create a file. One that exists with the same bytes is from an earlier attempt."""
+        """Create a file. A file that exists with the same bytes is from an earlier attempt, and is kept."""
         with self._asking(key):
             for _ in range(_TRIES):
                 try:

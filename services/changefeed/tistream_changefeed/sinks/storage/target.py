@@ -1,4 +1,4 @@
-"""Where and how a feed writes files. Pure."""
+"""The address and the format of the files that a feed writes. Pure."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ def unscaled_bytes(decimals: Any, scale: int) -> Any:
 
 @kernel
 def put_unscaled(data: U8, starts: I64, scale: int, out: U8, out_offsets: I64) -> None:
-    """Write each unscaled number to `out`, with the fewest bytes that keep its sign. An empty text, which stands for a
+    """Convert each decimal text `data[starts[i]:starts[i + 1]]` to its unscaled number, and write that to `out` with
+    the fewest bytes that keep its sign. `out_offsets` gets the bounds of the results. An empty text, which stands for a
     null, gets no bytes."""
     limbs = np.zeros(_LIMBS, np.uint64)  # 32 bits each, the lowest first
     at = 0

@@ -65,8 +65,9 @@ def zoned(timestamps: Any) -> Any:
 
 @kernel
 def put_epochs(data: U8, starts: I64, unit: int, not_null: bool, out: I64, valid: Bools) -> None:
-    """Write each valid text into `out`, as days, milliseconds or microseconds since 1970 (`unit`). A text that is not a
-    date becomes invalid in `valid`, or 0 with `not_null`."""
+    """Convert each text `data[starts[i]:starts[i + 1]]` to days, milliseconds or microseconds since 1970 (`unit`), and
+    write it into `out[i]`. Texts that are not `valid` are skipped. A text that is not a date becomes invalid, or 0 with
+    `not_null`."""
     for row in range(len(starts) - 1):
         if not valid[row]:
             continue
@@ -92,7 +93,8 @@ def put_epochs(data: U8, starts: I64, unit: int, not_null: bool, out: I64, valid
 
 @kernel
 def put_microseconds(data: U8, starts: I64, out: I64) -> None:
-    """Write each text that is not empty into `out`, in microseconds."""
+    """Convert each text `data[starts[i]:starts[i + 1]]` of a TIME column to microseconds, and write it into `out[i]`.
+    Empty texts are skipped."""
     for row in range(len(starts) - 1):
         at, end = starts[row], starts[row + 1]
         if at == end:
@@ -110,7 +112,8 @@ def put_microseconds(data: U8, starts: I64, out: I64) -> None:
 
 @kernel
 def put_zoned(data: U8, starts: I64, out: U8, out_offsets: I64) -> None:
-    """Write every text that is not empty in the form of ISO 8601."""
+    """Write each text `data[starts[i]:starts[i + 1]]` of a TIMESTAMP column in the form of ISO 8601 to `out`, and the
+    bounds of the results to `out_offsets`. An empty text stays empty."""
     written = i64(0)
     out_offsets[0] = 0
     for row in range(len(starts) - 1):

@@ -25,7 +25,8 @@ def spaced(documents: Any) -> Any:
 
 @kernel
 def put_spaced(data: U8, starts: I64, out: U8, out_offsets: I64) -> None:
-    """Write each document, with the spaces. `out` has room for twice the bytes."""
+    """Write each document `data[starts[i]:starts[i + 1]]` with the spaces to `out`, and the bounds of the results to
+    `out_offsets`. `out` has room for twice the bytes."""
     at = i64(0)
     out_offsets[0] = 0
     for row in range(len(starts) - 1):

@@ -131,4 +131,7 @@ def _token(settings: AgentSettings) -> dict[str, str]:
     try:
         return {"authorization": f"Bearer {settings.api_token_file.read_text('utf-8').strip()}"}
     except (OSError, UnicodeError) as error:
-        raise SettingsError(f"API_TOKEN_FILE {settings.api_token_file} cannot be read: {error}") from error
+        raise SettingsError(
+            f"API_TOKEN_FILE {settings.api_token_file} cannot be read: {error}; name a readable file with a token of "
+            "the API"
+        ) from error

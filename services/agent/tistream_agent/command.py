@@ -123,7 +123,7 @@ def connect(
     from tistream_agent.connecting.manifests import command_line, compose_service, kubernetes_manifest
 
     if manifest not in (None, "compose", "kubernetes"):
-        raise typer.BadParameter("--manifest is compose or kubernetes")
+        raise typer.BadParameter(f"--manifest {manifest} is not known: give compose or kubernetes")
     with _one_line():
         connector = _connector(pd, objects, cluster, tenant, url, territory, keyspace, kind, (ca, cert, key))
         cluster_id = connector.check()

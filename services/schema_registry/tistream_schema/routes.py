@@ -36,9 +36,9 @@ def schema(request: Request, cluster_id: str, tenant_id: str, ts: Ts | None = No
             ts = history.resolved_ts
         if ts < history.base_ts:
             earliest = str(history.base_ts)
-            raise Gone(f"the schema is known from {earliest} on", {"earliest_ts": earliest})
+            raise Gone(f"{ts} is too old: the schema is known from {earliest} on", {"earliest_ts": earliest})
         if ts > history.resolved_ts:
-            raise Unavailable(f"the schema is known up to {history.resolved_ts} so far")
+            raise Unavailable(f"the schema is known up to {history.resolved_ts} so far: retry once it has reached {ts}")
         return schema_view(history, ts)
 
 

@@ -140,7 +140,7 @@ def test_a_prev_ts_below_the_position_breaks_the_chain():
     hold = chains.hold()
     assert hold is not None
     assert (hold.stage, hold.ts) == (STAGE_DAMAGED, 40)
-    assert "prev_ts 20 lies below the store's position 30" in hold.reason
+    assert "prev_ts 20 lies below the store's position 30; the store must begin a new chain" in hold.reason
 
 
 def test_two_files_that_name_one_prev_ts_break_the_chain():

@@ -183,7 +183,7 @@ def test_a_ts_below_the_history_is_refused_with_its_beginning(runs: RestoreRuns)
     ts = min(shard.base_ts for shard in runs.points.reads.shards()) - 1
     restored = next(one for one in TABLES if runs.points.exists(*one, ts))
     runs.queue(ParquetPlace(kind="parquet", url=runs.url("a")), ts, restored)
-    with pytest.raises(RestoreRefused, match=r"the history begins at [0-9]{18}$"):
+    with pytest.raises(RestoreRefused, match=r"lies below retention: restore at [0-9]{18} or later$"):
         runs.claim().attempt()
 
 

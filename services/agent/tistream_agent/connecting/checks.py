@@ -57,7 +57,7 @@ def version_check(stores: Sequence[StoreSeen], kind: TenantKind = TenantKind.TID
         found = _VERSION.match(store.version)
         wanted = ".".join(map(str, OLDEST[kind]))
         if found is None:
-            why = f"store {store.store_id} at {store.address} has version {store.version!r}, which is not a number"
+            why = f"store {store.store_id} at {store.address} has version {store.version!r}: use a released TiKV"
             return Check("TiKV versions", False, why)
         if tuple(map(int, found.groups())) < OLDEST[kind]:
             why = f"store {store.store_id} at {store.address} is {store.version}: upgrade it to {wanted} or newer"
@@ -72,7 +72,10 @@ def reach_check(stores: Sequence[StoreSeen]) -> Check:
             why = f"store {store.store_id} at {store.address} is offline in PD: start it, or wait until it is removed"
             return Check("TiKV stores", False, why)
         if store.problem:
-            why = f"store {store.store_id} at {store.address} does not answer: {store.problem}"
+            why = (
+                f"store {store.store_id} at {store.address} does not answer: {store.problem}; this machine must be "
+                "able to connect to it"
+            )
             return Check("TiKV stores", False, why)
     return Check("TiKV stores", True, f"{len(stores)} answer")
 

@@ -23,6 +23,7 @@ EPOCH = "tistream.agent_epoch"
 SPANS = "tistream.agent_spans"
 SOURCE = "tistream.source"
 SOURCE_CDC = "tikv-cdc"
+REMEDY = "run `tistream connect` with a new --territory (docs/agent.md)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,10 @@ def read_position(key: str, ts: int, metadata: Mapping[str, str], watermarks: pa
             new territory.
     """
     if metadata.get(SOURCE) != SOURCE_CDC:
-        raise CorruptObject(key, f"{SOURCE} is {metadata.get(SOURCE)!r}: no agent wrote it, so it states no position")
+        raise CorruptObject(
+            key,
+            f"{SOURCE} is {metadata.get(SOURCE)!r}: no agent wrote it, so it states no position; {REMEDY}",
+        )
     rows = watermarks.select(["start_key", "end_key", "region_id", "resolved_ts"]).to_pylist()
     # An ended log and its successor can both have rows: the later log's row is the one that continues.
     found = [(row["region_id"], Promise(KeySpan(row["start_key"], row["end_key"]), row["resolved_ts"])) for row in rows]
@@ -88,7 +92,7 @@ def read_spans(key: str, metadata: Mapping[str, str]) -> list[Promise]:
         listed = json.loads(metadata.get(SPANS, "[]"))
         return [Promise(KeySpan(bytes.fromhex(start), bytes.fromhex(end)), int(base)) for start, end, base in listed]
     except (ValueError, TypeError, AssertionError) as error:
-        raise CorruptObject(key, f"{SPANS} is not a list of [start, end, base_ts]: {error}") from error
+        raise CorruptObject(key, f"{SPANS} is not a list of [start, end, base_ts]: {error}; {REMEDY}") from error
 
 
 def spans_text(promises: Sequence[Promise]) -> str:
@@ -113,8 +117,6 @@ def _tiled(key: str, span: KeySpan, promises: Sequence[Promise]) -> tuple[Promis
             at += 1
         active = [one for one in active if not one[0].end or one[0].end > bound]
         if not active:
-            raise CorruptObject(
-                key, f"it promises nothing for keys from {piece.start.hex()}: a new territory has to take them"
-            )
+            raise CorruptObject(key, f"it promises nothing for keys from {piece.start.hex()}; {REMEDY}")
         out.append(Promise(piece, max(ts for _, ts in active)))
     return tuple(out)

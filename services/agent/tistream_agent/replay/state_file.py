@@ -38,7 +38,9 @@ class StateFile:
         try:
             self._lock = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise InvalidRequest(f"{lock} cannot be opened: {error.strerror}") from error
+            raise InvalidRequest(
+                f"{lock} cannot be opened: {error.strerror}; name a file in a folder that can be written"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -61,9 +63,13 @@ class StateFile:
         try:
             state = State.model_validate_json(text)
         except ValidationError as error:
-            raise InvalidRequest(f"{self.path} is no position of a replay: {error.errors()[0]['msg']}") from error
+            raise InvalidRequest(
+                f"{self.path} is no position of a replay: {error.errors()[0]['msg']}; name another file"
+            ) from error
         if state.version != 1:
-            raise InvalidRequest(f"{self.path} has version {state.version}; this program knows 1")
+            raise InvalidRequest(
+                f"{self.path} has version {state.version}; this program knows 1: run the one that wrote it"
+            )
         wanted = (source, str(target_cluster_id))
         if (state.source, state.target_cluster_id) != wanted:
             raise InvalidRequest(

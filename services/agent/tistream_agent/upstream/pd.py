@@ -200,7 +200,7 @@ class PdClient:
             request = keyspacepb.LoadKeyspaceRequest(name=name)
             answer = self._call("LoadKeyspace", request, keyspacepb.LoadKeyspaceResponse, service="keyspacepb.Keyspace")
         except _Unimplemented:
-            raise InvalidRequest(f"this PD has no keyspaces, so no keyspace {name!r}") from None
+            raise InvalidRequest(f"this PD has no keyspaces, so no keyspace {name!r}: leave the keyspace out") from None
         return int(answer.keyspace.id)
 
     # --- garbage collection --------------------------------------------------------------------------------------
@@ -320,7 +320,10 @@ class PdClient:
     def _check(self, rpc: str, answer: Any) -> None:
         header = answer.header
         if self._expected is not None and header.cluster_id not in (0, self._expected):
-            raise OtherCluster(f"PD answers as cluster {header.cluster_id}, and this agent is of {self._expected}")
+            raise OtherCluster(
+                f"PD answers as cluster {header.cluster_id}, and this agent is of {self._expected}: correct the "
+                "addresses of PD, or connect the other cluster as a tenant of its own"
+            )
         if not header.HasField("error") or header.error.type == 0:
             return
         if "leader" in header.error.message.lower():

@@ -43,7 +43,7 @@ class TlsFiles:
                 raise InvalidRequest("--cert and --key need --ca, the authority of PD's and TiKV's certificates")
             return None
         if (self.cert is None) != (self.key is None):
-            raise InvalidRequest("--cert and --key go together")
+            raise InvalidRequest("--cert and --key go together: give both, or none")
         return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.cert))
 
 
@@ -84,4 +84,6 @@ def _read(path: Path | None) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InvalidRequest(f"certificate file {path} cannot be read: {error.strerror}") from error
+        raise InvalidRequest(
+            f"certificate file {path} cannot be read: {error.strerror}; name a readable PEM file"
+        ) from error

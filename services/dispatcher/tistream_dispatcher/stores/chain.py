@@ -326,11 +326,17 @@ class StoreChains:
         chain, end = self._chains[place], self._end(place)
         twins = [file for file in self._with_prev(chain.at_ts) if file.ts < end]
         if len(twins) > 1:
-            reason = f"broken chain: files {twins[0].ts} and {twins[1].ts} both name {chain.at_ts} as the one before"
+            reason = (
+                f"broken chain: files {twins[0].ts} and {twins[1].ts} both name {chain.at_ts} as the one before; the "
+                "store must begin a new chain"
+            )
             return ChainHold(STAGE_DAMAGED, twins[1].ts, reason)
         for prev_ts, ts in self._by_prev.irange((0, 0), (chain.at_ts, 0)):
             if chain.first_ts <= ts < end and not self._may_start(self._waiting[ts]):
-                reason = f"broken chain: its prev_ts {prev_ts} lies below the store's position {chain.at_ts}"
+                reason = (
+                    f"broken chain: its prev_ts {prev_ts} lies below the store's position {chain.at_ts}; the store "
+                    "must begin a new chain"
+                )
                 return ChainHold(STAGE_DAMAGED, ts, reason)
         return None
 

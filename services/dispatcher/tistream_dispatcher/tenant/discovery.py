@@ -22,7 +22,10 @@ log = logging.getLogger(__name__)
 LOOKS_MAX = 8  # LISTs in one pass of prefixes that have a store's name and no change file
 NAMES_MAX = 1_000  # names that each of these LISTs looks at
 STORES_MAX = 8_192  # limit for a tenant; a writer of its files can create any number of objects that look like stores
-TOO_MANY = f"there are more than {STORES_MAX} stores; no more are read"
+TOO_MANY = (
+    f"there are more than {STORES_MAX} stores; no more are read: a program writes names that look like stores below "
+    "the push prefix; stop it, and retire them (`tistream store retire`)"
+)
 UNREAD = "the store was found, and the meta server has not said yet which dispatcher reads it"
 
 

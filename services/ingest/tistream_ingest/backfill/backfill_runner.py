@@ -192,7 +192,9 @@ class BackfillRunner:
             not put_once(self.objects, key, encode_plan(plan))
             and read_plan(self.objects, tenant, row.backfill_id) != plan
         ):
-            raise CorruptObject(key, "is not the plan of this backup: another program has created it")
+            raise CorruptObject(
+                key, "is not the plan of this backup: another program has created it; order the backfill again"
+            )
 
     def _there(self, row: BackfillRow) -> set[int]:
         """The numbers of the chunks that exist in the object store. The LIST begins after those that are known to

@@ -55,7 +55,10 @@ def ended(plan: ChunkPlan, there: Collection[int], refused: Mapping[int, str], c
             return None
     if refused:
         number, reason = min(refused.items())
-        return BackfillEnd(f"{len(refused)} of {len(plan.spans)} chunks were refused; the first is {number}: {reason}")
+        return BackfillEnd(
+            f"{len(refused)} of {len(plan.spans)} chunks were refused; the first is {number}: {reason}; order a "
+            "backfill of its table again, as of a newer ts"
+        )
     return BackfillEnd()
 
 

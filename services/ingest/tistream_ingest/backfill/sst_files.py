@@ -27,6 +27,7 @@ from tistream_ingest.backfill.sst_rows import RowJoiner, SstMismatch
 BATCH_ROWS = 16_384
 PIECE_BYTES = 8 << 20
 SST_BYTES_MAX = 8 << 30  # TiKV writes one file for each region and family; regions have some 100 MiB to some GiB
+REMEDY = "copy the backup again from where it was taken, or take a new one"
 MAGIC = (0x88E241B785F4CFF7).to_bytes(8, "little")  # the end of a block-based table
 
 
@@ -69,11 +70,13 @@ def read_rows(local: LocalPair, span: KeySpan, base_ts: int) -> Iterator[pa.Tabl
                     yield table
             if default is not None and len(default.next(1)[0]):
                 raise SstMismatch("its default file has values that no write record needs")
-    except (SstMismatch, _RocksError) as error:
+    except SstMismatch as error:
+        raise CorruptObject(pair.write.name, f"{error}; {REMEDY}") from error
+    except _RocksError as error:
         raise CorruptObject(pair.write.name, str(error)) from error
     whole = span.start <= pair.write.start_key and (not span.end or b"" < pair.write.end_key <= span.end)
     if whole and joiner.entries != pair.rows:
-        raise CorruptObject(pair.write.name, f"holds {joiner.entries} rows; the backup states {pair.rows}")
+        raise CorruptObject(pair.write.name, f"holds {joiner.entries} rows; the backup states {pair.rows}; {REMEDY}")
 
 
 class _RocksError(Exception):
@@ -97,7 +100,7 @@ class _Entries:
         try:
             keys, values = list(islice(self._keys, count)), list(islice(self._values, count))
         except Exception as error:  # rocksdict raises plain exceptions
-            raise _RocksError(f"RocksDB cannot read it: {error}") from error
+            raise _RocksError(f"RocksDB cannot read it: {error}; {REMEDY}") from error
         return pa.array(keys, pa.large_binary()), pa.array(values, pa.large_binary())
 
 
@@ -113,7 +116,7 @@ def _opened(folder: Path, file: BackupFile, span: KeySpan) -> Iterator[_Entries]
         try:
             database.ingest_external_file([str(folder / f"{file.cf}.sst")])
         except Exception as error:
-            raise _RocksError(f"is not an SST file that RocksDB reads: {error}") from error
+            raise _RocksError(f"is not an SST file that RocksDB reads: {error}; {REMEDY}") from error
         first = b"z" + encode_bytes(span.start) if span.start else b"z"
         last = b"z" + encode_bytes(span.end) if span.end else b"{"
 
@@ -133,9 +136,11 @@ def _fetch(objects: ObjectStore, file: BackupFile, path: Path) -> None:
     key = file.name
     size = objects.head(key).size
     if file.size and size != file.size:
-        raise CorruptObject(key, f"has {size} bytes; the backup records {file.size}")
+        raise CorruptObject(key, f"has {size} bytes; the backup records {file.size}; {REMEDY}")
     if size > SST_BYTES_MAX:
-        raise CorruptObject(key, f"has {size} bytes; no more than {SST_BYTES_MAX} are read")
+        raise CorruptObject(
+            key, f"has {size} bytes; no more than {SST_BYTES_MAX} are read: take a backup with smaller files"
+        )
     digest = hashlib.sha256()
     with path.open("wb") as out:
         for at in range(0, size, PIECE_BYTES):
@@ -143,10 +148,13 @@ def _fetch(objects: ObjectStore, file: BackupFile, path: Path) -> None:
             digest.update(piece)
             out.write(piece)
     if path.stat().st_size != size:
-        raise CorruptObject(key, f"ends at {path.stat().st_size}, not at {size}: truncated")
+        raise CorruptObject(key, f"ends at {path.stat().st_size}, not at {size}: truncated; {REMEDY}")
     if file.sha256 and digest.digest() != file.sha256:
-        raise CorruptObject(key, f"fails its SHA-256 {file.sha256.hex()}")
+        raise CorruptObject(key, f"fails its SHA-256 {file.sha256.hex()}; {REMEDY}")
     with path.open("rb") as opened:
         opened.seek(max(0, size - len(MAGIC)))
         if opened.read() != MAGIC:
-            raise CorruptObject(key, "does not end as an SST file does: it is encrypted, or no SST file")
+            raise CorruptObject(
+                key,
+                "does not end as an SST file does: it is encrypted, or no SST file; take a backup without encryption",
+            )

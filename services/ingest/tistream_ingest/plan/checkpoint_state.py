@@ -15,6 +15,7 @@ from tistream.wire.sorter import Hold
 
 FLUSH_MS = 180_000  # log-backup.max-flush-interval by default, while no flush was seen
 STANDS_MS_MIN = 60_000
+NO_CHECKPOINT = "log backup has written no checkpoint yet: `br log status` shows whether it runs"
 GC_MS = 24 * 3_600_000  # how long TiDB holds back garbage collection for a log backup that is paused
 
 
@@ -33,7 +34,7 @@ def hold_of_checkpoint(checkpoint_ts: int, since_ms: int, flushes: Mapping[int, 
     limit = max(2 * interval, STANDS_MS_MIN)
     age = now_ms - physical_ms(checkpoint_ts)
     if not checkpoint_ts:
-        return Hold(stage="push", object=CHECKPOINTS, reason="log backup has written no checkpoint yet")
+        return Hold(stage="push", object=CHECKPOINTS, reason=NO_CHECKPOINT)
     if age <= limit:
         reason = f"log backup makes changes visible at each flush, some {interval / 1000:g} s apart"
         return Hold(stage="push", store_id=str(STORE_ID), reason=reason)

@@ -235,7 +235,7 @@ class RestoreAttempt:
         over = [shard for shard in shards if any(shard.span.overlaps(span) for span in spans)]
         base_ts = max((shard.base_ts for shard in over), default=0)
         if ts < base_ts:
-            raise Gone(f"{ts} lies below retention: the history begins at {base_ts}", {"earliest_ts": str(base_ts)})
+            raise Gone(f"{ts} lies below retention: restore at {base_ts} or later", {"earliest_ts": str(base_ts)})
         return over
 
     def _table(self, ts: int, one: NumberedTable, plan: PlannedTable, spec: TargetSpec) -> None:
@@ -258,7 +258,8 @@ class RestoreAttempt:
                 self.report_progress("running")
         if total.rows != plan.rows:
             raise RestoreRefused(
-                f"table {'.'.join(name)} has {total.rows} rows at {ts}, and {plan.rows} were counted before"
+                f"table {'.'.join(name)} has {total.rows} rows at {ts}, and {plan.rows} were counted before: start the "
+                "restore again, and report this"
             )
         with opened(spec) as target:
             parts = target.parts(one, len(plan.chunks))

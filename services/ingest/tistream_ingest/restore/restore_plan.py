@@ -136,7 +136,7 @@ def decode(key: str, restore_id: str, body: bytes) -> tuple[PlannedTable, ...]:
     try:
         found = orjson.loads(body)
         if (found["version"], found["restore_id"]) != (_VERSION, restore_id):
-            raise ValueError("of another restore or version")
+            raise ValueError("it is of another restore or version")
         return tuple(
             PlannedTable(
                 one["database"],
@@ -149,7 +149,9 @@ def decode(key: str, restore_id: str, body: bytes) -> tuple[PlannedTable, ...]:
             for one in found["tables"]
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptObject(key, f"is no plan of a restore: {error}") from error
+        raise CorruptObject(
+            key, f"is no plan of this restore: {error}; cancel the restore, and start another"
+        ) from error
 
 
 def left(table: PlannedTable, there: Collection[int]) -> list[Chunk]:

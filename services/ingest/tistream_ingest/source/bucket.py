@@ -50,7 +50,10 @@ class Bucket:
         try:
             return prefix.parse_backupmeta(self.log.get(prefix.BACKUPMETA))
         except NotFoundYet:
-            raise CorruptObject(prefix.BACKUPMETA, "is missing: the URL is not the prefix of a log backup") from None
+            raise CorruptObject(
+                prefix.BACKUPMETA,
+                "is missing: the URL is not the prefix of a log backup; give the storage of `br log start`",
+            ) from None
 
     def safe_point(self) -> int:
         """The ts below which `br log truncate` may have deleted data; 0 if it never ran. Raises Unavailable."""

@@ -50,7 +50,8 @@ class SqlBackfills:
             now = server.tso()
             if now < ts:
                 raise InvalidRequest(
-                    f"the server's TSO is {now}, below {ts}, which the log has reached: another cluster"
+                    f"the server's TSO is {now}, below {ts}, which the log has reached: it is another cluster; name "
+                    "the dsn_file of the tenant's own TiDB"
                 )
             new_collations = server.new_collations()
             server.read_at(ts)

@@ -136,5 +136,5 @@ class SqlServer:
         if number in (NO_SUCH_COLUMN, NO_SUCH_FUNCTION, NO_SUCH_VARIABLE, SYNTAX):
             return Refused(f"{self._url}: error {number}: it does not know a part of the statement", number)
         if number in _NO_TABLE:
-            return InvalidRequest(f"{self._url}: error {number}: a table is not there, or not shown to the user")
+            return InvalidRequest(f"{self._url}: error {number}: a table is not there, or its user lacks SELECT on it")
         return Unavailable(f"{self._url}: error {number}")

@@ -136,7 +136,7 @@ def own_epoch_swept(original: Function) -> Function:
     catchers=("test_what_heirs_share_stays_until_none_of_them_names_it",),
 )
 def one_heir_speaks_for_all(original: Function) -> Function:
-    """What one heir does not name of a sealed task is deleted, though another names it."""
+    """What one child does not name of a sealed task is deleted, though another names it."""
     return lambda keys, carrying_on: original(keys, list(carrying_on)[:1])
 
 

@@ -1,4 +1,4 @@
-"""When a watermark counts: the slices of a task's span, and what heirs take over of them."""
+"""When a watermark counts: the slices of a task's span, and what child tasks take over of them."""
 
 from __future__ import annotations
 

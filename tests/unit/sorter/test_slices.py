@@ -19,7 +19,7 @@ from tistream.format.manifest import KIND_SEAL, Manifest
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.file_batch import WATERMARKS
-from tistream_sorter.watermark.slice_heirs import inherited_slices
+from tistream_sorter.watermark.inherited_slices import inherited_slices
 from tistream_sorter.watermark.slice_history import SliceHistory
 from tistream_sorter.watermark.slices import SliceMap
 

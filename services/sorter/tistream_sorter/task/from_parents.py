@@ -23,7 +23,7 @@ from tistream_sorter.state.intake import inherited
 from tistream_sorter.state.positions import common
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, begun, first_state
 from tistream_sorter.upkeep import version_index
-from tistream_sorter.watermark.slice_heirs import inherited_slices
+from tistream_sorter.watermark.inherited_slices import inherited_slices
 
 
 def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number: int) -> TaskState:

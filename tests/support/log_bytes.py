@@ -119,6 +119,19 @@ class Log:
         self.objects.put(f"v1/backupmeta/{name}", messages.unparse("Metadata", stated))
         return name
 
+    def restored(self, to_ts: int, from_ts: int, ids: Sequence[int], **changed: Any) -> str:
+        """BR lists the tables of a restore that ran beside the log. Returns the name of the object; `changed` overrides
+        fields of its message."""
+        stated = {"restore_commit_ts": to_ts, "restore_start_ts": from_ts, "rewrite_ts": 7, "table_ids": list(ids)}
+        stated |= {"db_ids": [2]} | changed
+        order = ("restore_commit_ts", "restore_start_ts", "rewrite_ts")
+        numbers = [*(stated[one] for one in order), *stated["table_ids"], *stated["db_ids"]]
+        digest = hashlib.sha256(b"".join(one.to_bytes(8, "little") for one in numbers)).digest()
+        name = f"R{to_ts:016X}_S{from_ts:016X}.meta"
+        body = messages.unparse("LogRestoreTableIDsBlocklistFile", {"checksum": digest, **stated})
+        self.objects.put(f"v1/log_restore_tables_blocklists/{name}", body)
+        return name
+
     def checkpoint(self, ts: int, store_id: int = 1) -> None:
         """A store copies the checkpoint."""
         self.objects.put(f"v1/global_checkpoint/{store_id}.ts", ts.to_bytes(8, "little"))

@@ -3,6 +3,7 @@ safe point, and the marks of restores."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from dataclasses import dataclass
 from tistream.errors import CorruptObject, SourceRefused
 from tistream.format.br import messages
 from tistream.model.ts import MAX_TS
+from tistream.schema.records import RestoredTables
 
 BACKUPMETA, BACKUP_LOCK = "backupmeta", "backup.lock"
 CHECKPOINTS, METAS, MIGRATIONS = "v1/global_checkpoint/", "v1/backupmeta/", "v1/migrations/"
 SAFE_POINT = "v1_stream_trancate_safepoint.txt"  # TiDB's own spelling
 RESTORES = "v1/log_restore_tables_blocklists/"
+RESTORE_BYTES_MAX = 4 << 20
 TOO_OLD = (6, 5, 0)  # tikv/tikv#14099: up to this version, a checkpoint can be too high
 
 _VERSION = re.compile(r'"?v?([0-9]+)\.([0-9]+)\.([0-9]+)')
@@ -91,8 +94,24 @@ def parse_safe_point(data: bytes) -> int:
     return int(text)
 
 
-def restore_commit_ts(key: str) -> int | None:
-    """Parse the key of an object below RESTORES, which BR leaves there after a restore. Returns the ts at which the
-    restore ended: no row that it wrote has a higher commit_ts. Returns None if the key has another form."""
-    found = _RESTORE.fullmatch(key.removeprefix(RESTORES))
+def restore_commit_ts(name: str) -> int | None:
+    """Parse the name of an object below RESTORES, which BR leaves there after a restore. Returns the ts at which the
+    restore ended: no row that it wrote has a higher commit_ts. Returns None if the name has another form."""
+    found = _RESTORE.fullmatch(name)
     return None if found is None else int(found[1], 16)
+
+
+def parse_restored(name: str, data: bytes) -> RestoredTables:
+    """Parse the object below RESTORES in which BR lists the tables of a restore that ran beside the log backup. Raises
+    CorruptObject."""
+    key, message = RESTORES + name, "LogRestoreTableIDsBlocklistFile"
+    found = messages.parse(message, key, data, RESTORE_BYTES_MAX)
+    numbers = (found.restore_commit_ts, found.restore_start_ts, found.rewrite_ts, *found.table_ids, *found.db_ids)
+    if hashlib.sha256(b"".join(one.to_bytes(8, "little") for one in numbers)).digest() != found.checksum:
+        raise CorruptObject(key, "fails its SHA-256, or a version of BR wrote it that is not known here")
+    from_ts, to_ts = found.restore_start_ts, found.restore_commit_ts
+    if not 0 < from_ts <= to_ts <= MAX_TS or to_ts != restore_commit_ts(name):
+        raise CorruptObject(key, f"names a restore from {from_ts} to {to_ts}")
+    if max(found.table_ids, default=0) > MAX_TS:
+        raise CorruptObject(key, "has a table id of more than 63 bits")
+    return RestoredTables(name, from_ts, to_ts, tuple(sorted(set(found.table_ids))))

@@ -15,8 +15,10 @@ import orjson
 from tistream.errors import CorruptObject
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import MAX_TS
+from tistream.schema.records import RestoredTables
 
 VERSION = 1
+RESTORES_VERSION = 2  # of a record that names restores: other programs would not put their marks
 # The store id that stands for a log backup in the push contract. TiKV's own ids begin at 1, so no store of the tenant
 # has it.
 STORE_ID = 0
@@ -45,7 +47,9 @@ class Release:
 
     prev_ts: the ts of the last file before this release, 0 for the first release. base_ts: the tenant's snapshot_ts,
     set in the first release only. url: the location of the log backup. pieces: its change files. metas: the log
-    backup's metadata objects whose slices are read. keep_index: whether index entries are kept.
+    backup's metadata objects whose slices are read. keep_index: whether index entries are kept. restores: the names of
+    the restores by BR that this and earlier releases have marked. restored: those of them that this release marks
+    (restored_mark.py).
     """
 
     number: int
@@ -58,6 +62,12 @@ class Release:
     pieces: tuple[ReleaseFile, ...]
     metas: tuple[str, ...]
     keep_index: bool
+    restores: tuple[str, ...] = ()
+    restored: tuple[RestoredTables, ...] = ()
+
+    def marked_at(self, one: RestoredTables) -> int:
+        """The commit_ts of the mark of one of `restored`. From then on, all tables of the restore are in the schema."""
+        return max(one.to_ts, self.low + 1)
 
     @property
     def next_index(self) -> int:
@@ -68,7 +78,7 @@ class Release:
 def encode(release: Release) -> bytes:
     """Encode the record as JSON, with timestamps as numbers."""
     out = {
-        "version": VERSION,
+        "version": RESTORES_VERSION if release.restores else VERSION,
         "release": release.number,
         "source_id": release.source_id,
         "url": release.url,
@@ -91,6 +101,12 @@ def encode(release: Release) -> bytes:
         ],
         "metas": list(release.metas),
     }
+    if release.restores:
+        out["restores"] = list(release.restores)
+        out["restored"] = [
+            {"name": one.name, "from_ts": one.from_ts, "to_ts": one.to_ts, "ids": list(one.ids)}
+            for one in release.restored
+        ]
     return orjson.dumps(out)
 
 
@@ -98,8 +114,9 @@ def decode(key: str, data: bytes) -> Release:
     """Decode the record in the object `key`. Raises CorruptObject."""
     try:
         found = orjson.loads(data)
-        if found["version"] != VERSION:
-            raise CorruptObject(key, f"release record version {found['version']!r}; this program knows {VERSION}")
+        if found["version"] not in (VERSION, RESTORES_VERSION):
+            raise CorruptObject(key, f"release record version {found['version']!r}; this program knows 1 and 2")
+        of_restores = found if found["version"] == RESTORES_VERSION else {"restores": (), "restored": ()}
         release = Release(
             _number(found["release"]),
             str(found["source_id"]),
@@ -111,6 +128,8 @@ def decode(key: str, data: bytes) -> Release:
             tuple(_piece(one) for one in found["pieces"]),
             tuple(map(str, found["metas"])),
             bool(found["keep_index"]),
+            tuple(map(str, of_restores["restores"])),
+            tuple(_restored(one) for one in of_restores["restored"]),
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise CorruptObject(key, f"is not a release record: {error}") from error
@@ -127,6 +146,11 @@ def _piece(found: Any) -> ReleaseFile:
     return ReleaseFile(ts, low, high, index, bool(found["watermark"]), KeySpan(start, end))
 
 
+def _restored(found: Any) -> RestoredTables:
+    ids = tuple(_number(one) for one in found["ids"])
+    return RestoredTables(str(found["name"]), _number(found["from_ts"]), _number(found["to_ts"]), ids)
+
+
 def _number(found: Any) -> int:
     if type(found) is not int or not 0 <= found <= MAX_TS:
         raise ValueError(f"{found!r} is not a timestamp or index")
@@ -137,6 +161,8 @@ def _problem(release: Release) -> str | None:
     """The reason why the release's files do not form a chain over (low, high]; None if they do."""
     if not release.pieces or release.low >= release.high:
         return "it has no window"
+    if any(one.to_ts > release.high or one.name not in release.restores for one in release.restored):
+        return "it marks a restore that ended above its window, or that it does not name"
     at, ts = release.low, release.prev_ts
     for one in release.pieces:
         if one.low != at or one.ts <= ts or not one.low < one.ts <= one.high:

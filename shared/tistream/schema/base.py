@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tistream.schema.records import BaseState, DatabaseChange, JobChange, Record, TableChange, VersionChange
+from tistream.schema.records import (
+    BaseState,
+    DatabaseChange,
+    JobChange,
+    Record,
+    RestoredTables,
+    TableChange,
+    VersionChange,
+)
 
 
 def restated(records: Iterable[Record], base_ts: int, base: BaseState) -> tuple[Record, ...]:
@@ -17,7 +25,7 @@ def restated(records: Iterable[Record], base_ts: int, base: BaseState) -> tuple[
     of the log up to base_ts, in order.
 
     The result has commit_ts = base_ts and start_ts 0, as a snapshot's records have: they form one transaction, without
-    DDL jobs. `base` has the states of jobs, and the ids of tables that no longer exist.
+    DDL jobs. `base` has the states of jobs, the ids of tables that no longer exist, and the imports and restores.
     """
     databases: dict[int, Record] = {}
     # The result is in the order of the newest records: if a table is in two databases, the later record has its newest
@@ -38,7 +46,7 @@ def restated(records: Iterable[Record], base_ts: int, base: BaseState) -> tuple[
                     tables[change.database_id, change.table_id] = record
             case VersionChange():
                 version = max(version, change.version)
-            case JobChange() | BaseState():
+            case JobChange() | BaseState() | RestoredTables():
                 pass
     changes = [base, VersionChange(version), *(found.change for found in (*databases.values(), *tables.values()))]
     return tuple(Record(base_ts, 0, change) for change in changes)

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tistream.schema.id_set import IdSet
-from tistream.schema.records import BaseState, DatabaseChange, JobChange, Record, TableChange, VersionChange
+from tistream.schema.records import (
+    BaseState,
+    DatabaseChange,
+    JobChange,
+    Record,
+    RestoredTables,
+    TableChange,
+    VersionChange,
+)
 from tistream.schema.tidb.table import STATE_PUBLIC
 from tistream.schema.visible import Database, Name, StoredTable, TableVersion, named_ids
 
@@ -14,12 +22,14 @@ from tistream.schema.visible import Database, Name, StoredTable, TableVersion, n
 @dataclass(slots=True)
 class Touched:
     """The ids of the databases, tables and jobs, and the schema versions, that the records of one transaction change.
-    `base`: the state that begins a history, if it is among these records."""
+    `restored`: the restores by BR that they name. `base`: the state that begins a history, if it is among these
+    records."""
 
     tables: set[int] = field(default_factory=set)
     databases: set[int] = field(default_factory=set)
     versions: list[int] = field(default_factory=list)
     jobs: list[JobChange] = field(default_factory=list)
+    restored: list[RestoredTables] = field(default_factory=list)
     base: BaseState | None = None
 
 
@@ -50,6 +60,8 @@ class CurrentSchema:
                     touched.versions.append(change.version)
                 case JobChange():
                     touched.jobs.append(change)
+                case RestoredTables():
+                    touched.restored.append(change)
                 case BaseState():
                     self._ever_named.update(change.named)
                     touched.base = change

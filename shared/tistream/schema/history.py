@@ -129,6 +129,8 @@ class History:
             dict(self._change_tables(commit_ts, touched.tables)),
             dict(self._change_databases(commit_ts, touched.databases)),
         )
+        for one in touched.restored:
+            self._imports.ran(self._physical_ids(one.ids), one.from_ts, one.to_ts)
         for change in touched.jobs:
             event = self._jobs.apply(change, visible, self._current, commit_ts, start_ts)
             if event is not None:
@@ -205,6 +207,17 @@ class History:
                 owner = self._owners.get(one)
                 if owner is None or owner.last is None:
                     self._imports.drop(one)
+
+    def _physical_ids(self, ids: Iterable[int]) -> Iterator[int]:
+        """The physical ids of these tables, or of these partitions. An id that belongs to no visible table is left
+        out, because no row of it is served."""
+        for one in ids:
+            table = self._current.visible_table(one)
+            owner = self._owners.get(one)
+            if table is not None:
+                yield from table.head.physical_ids
+            elif owner is not None and owner.last is not None:
+                yield one
 
     def _move_names(self, commit_ts: int, changed: dict[int, tuple[TableVersion | None, TableVersion | None]]) -> None:
         moved = [

@@ -39,6 +39,14 @@ class Imports:
             if known is not None and known.to_ts is None:
                 self._of[one] = Import(known.from_ts, ts)
 
+    def ran(self, physical_ids: Iterable[int], from_ts: int, to_ts: int) -> None:
+        """Record a restore that is known only after its end. If an import of an id is known too, the result covers
+        both; an import that has not ended stays so."""
+        for one in physical_ids:
+            known = self._of.get(one, Import(from_ts, to_ts))
+            ended_ts = None if known.to_ts is None else max(known.to_ts, to_ts)
+            self._of[one] = Import(min(known.from_ts, from_ts), ended_ts)
+
     def drop(self, physical_id: int) -> None:
         """Remove an id that no longer belongs to any table. The rows of the id are gone too."""
         self._of.pop(physical_id, None)

@@ -6,6 +6,8 @@ b"TSSL" | u32 LE version | u32 LE crc32 of the rest | zstd( JSON lines: one head
 Object 1 is the snapshot: all its records have commit_ts = high_ts = snapshot_ts. Each further object has every record
 of the window (low_ts, high_ts], where low_ts is the high_ts of the object before it. A *base* begins with records that
 restate the whole log up to its base_ts, so that readers may begin there. A base has version 2, all others version 1.
+If a record is a RestoredTables, the versions are 4 and 3: a program that does not know such records would serve tables
+that lack rows, so it must refuse the object.
 """
 
 from __future__ import annotations
@@ -23,11 +25,14 @@ import zstandard
 from tistream.errors import CorruptObject
 from tistream.model.ids import TenantKey
 from tistream.schema import records
-from tistream.schema.records import Record
+from tistream.schema.records import Record, RestoredTables
 
 MAGIC = b"TSSL"
 VERSION = 1
 BASE_VERSION = 2
+RESTORED = 2  # is added to the version if a record is a RestoredTables
+_VERSIONS = (1, 2, 3, 4)
+_BASES = (BASE_VERSION, BASE_VERSION + RESTORED)
 _HEAD_BYTES = 12
 
 
@@ -83,6 +88,8 @@ def encode(log: LogObject) -> bytes:
     if log.base is not None:
         header["base"] = asdict(log.base)
     version = VERSION if log.base is None else BASE_VERSION
+    if any(isinstance(record.change, RestoredTables) for record in log.records):
+        version += RESTORED
     lines = [orjson.dumps(header), *map(encode_record, log.records)]
     body = zstandard.compress(b"\n".join(lines), 3)
     return MAGIC + struct.pack("<II", version, zlib.crc32(body)) + body
@@ -102,8 +109,8 @@ def _checked_version(key: str, data: bytes) -> int:
     if data[:4] != MAGIC or len(data) < _HEAD_BYTES:
         raise CorruptObject(key, "not a schema log object (bad magic)")
     version, crc = struct.unpack_from("<II", data, 4)
-    if version not in (VERSION, BASE_VERSION):
-        raise CorruptObject(key, f"schema log version {version}; this program knows {VERSION} and {BASE_VERSION}")
+    if version not in _VERSIONS:
+        raise CorruptObject(key, f"schema log version {version}; this program knows 1 to {_VERSIONS[-1]}")
     if zlib.crc32(data[_HEAD_BYTES:]) != crc:
         raise CorruptObject(key, "schema log object fails its CRC-32")
     return int(version)
@@ -117,7 +124,7 @@ def beginning(key: str, data: bytes) -> tuple[int, tuple[int, ...]]:
         with zstandard.ZstdDecompressor().stream_reader(data[_HEAD_BYTES:]) as stream:
             lines = iter(io.BufferedReader(stream))
             header = orjson.loads(next(lines))
-            snapshot_ts = header["base"]["snapshot_ts"] if version == BASE_VERSION else header["high_ts"]
+            snapshot_ts = header["base"]["snapshot_ts"] if version in _BASES else header["high_ts"]
             parsed = (orjson.loads(line) for line in lines)
             ids = {record["table_id"] for record in parsed if record["kind"] == "table"}
     except (KeyError, TypeError, ValueError, StopIteration, zstandard.ZstdError) as error:
@@ -138,7 +145,7 @@ def decode(key: str, data: bytes) -> LogObject:
             high_ts=header["high_ts"],
             nonce=header["nonce"],
             records=tuple(map(decode_record, lines)),
-            base=BaseHead(**header["base"]) if version == BASE_VERSION else None,
+            base=BaseHead(**header["base"]) if version in _BASES else None,
         )
     except (KeyError, TypeError, ValueError, zstandard.ZstdError) as error:
         raise CorruptObject(key, f"schema log object: {type(error).__name__}: {error}") from error

@@ -1,8 +1,8 @@
 """Typed records of schema changes: the content of the schema registry's log.
 
-A record is one committed key of the `m` space, where TiDB stores its metadata, or one row of `mysql.tidb_ddl_job`. A
-snapshot of the schema is a list of records too, all with commit_ts = snapshot_ts. A history begins with the records of
-the snapshot or of a base (base.py).
+A record is one committed key of the `m` space, where TiDB stores its metadata, one row of `mysql.tidb_ddl_job`, or the
+mark of a restore by BR. A snapshot of the schema is a list of records too, all with commit_ts = snapshot_ts. A history
+begins with the records of the snapshot or of a base (base.py).
 """
 
 from __future__ import annotations
@@ -108,7 +108,18 @@ class BaseState:
     imports: tuple[tuple[int, int, int], ...] = ()
 
 
-Change = DatabaseChange | TableChange | VersionChange | JobChange | BaseState
+@dataclass(frozen=True, slots=True)
+class RestoredTables:
+    """`br restore` wrote rows of these tables or partitions between `from_ts` and `to_ts`, which no log has. `name` is
+    the object in which BR lists them (logbackup/prefix.py)."""
+
+    name: str
+    from_ts: int
+    to_ts: int
+    ids: tuple[int, ...]
+
+
+Change = DatabaseChange | TableChange | VersionChange | JobChange | BaseState | RestoredTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,9 @@ def to_json(record: Record) -> dict[str, Any]:
         case JobChange():
             job = change.job and {name: getattr(change.job, name) for name in Job.__slots__}
             return out | {"kind": "job", "job_id": change.job_id, "job": job}
+        case RestoredTables():
+            times = {"from_ts": change.from_ts, "to_ts": change.to_ts}
+            return out | {"kind": "restored", "name": change.name, **times, "ids": list(change.ids)}
         case BaseState():
             jobs = [[mark.job_id, mark.settled, mark.before_history] for mark in change.jobs]
             out |= {"kind": "base", "named": _gaps(change.named), "jobs": jobs}
@@ -165,6 +179,8 @@ def from_json(data: dict[str, Any]) -> Record:
             marks = (JobMark(job_id, settled, before) for job_id, settled, before in data["jobs"])
             imports = tuple((one, from_ts, to_ts) for one, from_ts, to_ts in data.get("imports", ()))
             change = BaseState(tuple(accumulate(data["named"])), tuple(marks), imports)
+        case "restored":
+            change = RestoredTables(data["name"], data["from_ts"], data["to_ts"], tuple(data["ids"]))
         case kind:
             raise ValueError(f"a schema record has the unknown kind {kind!r}")
     return Record(data["commit_ts"], data["start_ts"], change)

@@ -187,3 +187,13 @@ def restart_after_the_newest_record(original: Function) -> Function:
             self._catalog.released_ts = self._last.high
 
     return broken
+
+
+@mutant(
+    "tistream_ingest:push_file._marked",
+    invariants=(25,),
+    catchers=("test_a_restore_beside_the_log_is_marked_once_in_the_release_that_passes_its_end",),
+)
+def restores_are_not_marked(original: Function) -> Function:
+    """Tables that `br restore` wrote into beside the log are served without what was restored."""
+    return lambda release, piece, rows: rows

@@ -14,6 +14,8 @@ from support.source_world import LONG, TENANT, FilesAsPool, S, World, put
 from tistream.clock import ManualClock
 from tistream.errors import CommitStateUnknown, CorruptObject, Unavailable
 from tistream.logbackup import prefix
+from tistream.schema.records import RestoredTables
+from tistream.schema.tidb.meta_change import META_TABLE_ID, MetaDecoder, MetaRow
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file
@@ -228,8 +230,8 @@ def test_a_log_that_was_truncated_while_the_source_was_away_is_no_empty_log() ->
         world.adapter().step()
 
 
-@pytest.mark.parametrize("name", [f"R{S + 1:016X}_S{S - 9:016X}.meta", "1.json", f"R{S:016X}.meta"])
-def test_a_restore_beside_the_log_stops_the_source(name: str) -> None:
+@pytest.mark.parametrize("name", ["1.json", f"R{S:016X}.meta"])
+def test_a_restore_whose_end_is_not_known_stops_the_source(name: str) -> None:
     world = World()
     world.log.flush(Part([put(1, S + 5)]))
     world.log.checkpoint(S + 10)
@@ -238,6 +240,68 @@ def test_a_restore_beside_the_log_stops_the_source(name: str) -> None:
     with pytest.raises(SourceStopped, match=rf"blocklists/{re.escape(name)}.*full backup"):
         world.source.step()
     assert world.watermarks() == []
+
+
+def marks(world: World) -> list[tuple[int, RestoredTables]]:
+    """The marks of restores that were released, with their commit_ts."""
+    found = []
+    for row in world.pool.rows():
+        if row["key"][:1] == b"m":
+            meta = MetaRow(META_TABLE_ID, row["commit_ts"], row["start_ts"], row["key"], row["value"], None)
+            record = MetaDecoder().decode(meta)
+            assert record is not None
+            assert isinstance(record.change, RestoredTables)
+            found.append((record.commit_ts, record.change))
+    return found
+
+
+def test_a_restore_beside_the_log_is_marked_once_in_the_release_that_passes_its_end() -> None:
+    world = World()
+    world.log.flush(Part([put(1, S + 5), put(2, S + 15)]))
+    name = world.log.restored(S + 12, S + 3, [8, 5, 8])
+    for ts in (S + 10, S + 20, S + 30):
+        world.log.checkpoint(ts)
+        assert world.adapter().step()
+    assert world.watermarks() == [S + 10, S + 20, S + 30]
+    assert marks(world) == [(S + 12, RestoredTables(name, S + 3, S + 12, (5, 8)))]
+    assert len([key for key, *_ in world.found() if key[:1] == b"t"]) == 2, "the changes beside it are released"
+
+
+def test_a_restore_that_is_listed_after_the_checkpoint_has_passed_it_is_marked_by_the_next_release() -> None:
+    world = World()
+    world.log.checkpoint(S + 20)
+    world.source.step()
+    name = world.log.restored(S + 12, S + 3, [5])
+    world.log.checkpoint(S + 30)
+    dying = world.adapter()
+    dying.runner = Dead()
+    with suppress(ConnectionError):
+        dying.step()
+    world.log.objects.delete(f"v1/log_restore_tables_blocklists/{name}")
+    world.adapter().execute(ReleaseLog(world.objects, TENANT).read(2))
+    assert marks(world) == [(S + 21, RestoredTables(name, S + 3, S + 12, (5,)))], "the record has all it needs"
+
+
+def test_a_damaged_list_of_a_restore_holds_the_source() -> None:
+    world = World()
+    name = world.log.restored(S + 2, S + 1, [5], checksum=b"no")
+    world.log.checkpoint(S + 10)
+    with pytest.raises(CorruptObject, match=rf"{name}.*SHA-256"):
+        world.source.step()
+    world.log.restored(S + 2, S + 1, [5])
+    assert world.source.step()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"restore_start_ts": 0}, {"restore_start_ts": S + 3}, {"restore_commit_ts": S + 4}, {"table_ids": [1 << 63]}],
+)
+def test_a_hostile_list_of_a_restore_holds_the_source(changed: dict[str, Any]) -> None:
+    world = World()
+    world.log.restored(S + 2, S + 1, [5], **changed)
+    world.log.checkpoint(S + 10)
+    with pytest.raises(CorruptObject, match=r"restore from|63 bits"):
+        world.source.step()
 
 
 def test_a_restore_that_ended_before_the_snapshot_is_in_it() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from support.schema_records import database, drop, table, table_info
+from tistream.model.ids import TenantKey
+from tistream.schema.base import restated
 from tistream.schema.history import History
 from tistream.schema.imports import Import, Imports, problem
-from tistream.schema.records import Record, from_json, to_json
+from tistream.schema.log_format import BaseHead, LogObject, decode, encode
+from tistream.schema.records import Record, RestoredTables, from_json, to_json
 
 
 def history(*records: Record) -> History:
@@ -61,6 +65,47 @@ def test_a_base_and_retention_keep_what_has_ended() -> None:
     assert later.imports() == {100: Import(20, 30)}
     found.forget(60)
     assert found.imports() == {100: Import(20, 30)}
+
+
+def restored(ts: int, from_ts: int, to_ts: int, *ids: int) -> Record:
+    """The mark of a restore by BR."""
+    return Record(ts, ts - 1, RestoredTables("R1_S1.meta", from_ts, to_ts, ids))
+
+
+def test_a_restore_by_br_holds_its_tables_and_their_partitions_and_no_others() -> None:
+    found = history(
+        table(20, 1, table_info(110, "p", partitions=[111, 112])),
+        table(21, 1, table_info(120, "q", partitions=[121, 122])),
+        restored(30, 15, 28, 110, 122, 999),
+    )
+    assert found.imports() == {111: Import(15, 28), 112: Import(15, 28), 122: Import(15, 28)}
+    assert found.imports([100]) == {}
+    assert found.ddl_events(10, 100) == []
+
+
+def test_a_restore_by_br_and_an_import_of_one_table_are_held_as_one() -> None:
+    begun, ended = table(20, 1, table_info(100, "t", **IMPORTING)), table(40, 1, table_info(100, "t"))
+    assert history(begun, restored(30, 15, 28, 100)).imports() == {100: Import(15, None)}
+    assert history(begun, ended, restored(50, 45, 50, 100)).imports() == {100: Import(20, 50)}
+    assert history(restored(19, 15, 19, 100), begun).imports() == {100: Import(15, None)}
+
+
+def test_a_restore_by_br_is_kept_in_the_schema_log_and_in_a_base() -> None:
+    mark = restored(30, 15, 28, 100)
+    records = (database(10, 1, "d"), table(10, 1, table_info(100, "t")), mark)
+    assert from_json(to_json(mark)) == mark
+    assert history(mark).base(60).imports == ((100, 15, 28),)
+    assert [change for change in restated(records, 60, history(mark).base(60)) if change.change == mark.change] == []
+
+
+def test_a_schema_log_with_a_restore_by_br_is_refused_by_programs_that_know_none() -> None:
+    plain = LogObject(TenantKey("7", "acme"), 2, 10, 60, "n", (table(20, 1, table_info(100, "t")),))
+    marked = replace(plain, records=(*plain.records, restored(30, 15, 28, 100)))
+    assert (encode(plain)[4], encode(marked)[4]) == (1, 3)
+    assert decode("k", encode(marked)) == marked
+    head = BaseHead(30, 2, 2, "log", 10)
+    assert encode(replace(marked, base=head))[4] == 4
+    assert decode("k", encode(replace(marked, base=head))).base == head
 
 
 def test_a_base_without_imports_is_written_as_before() -> None:

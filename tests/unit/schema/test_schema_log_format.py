@@ -55,8 +55,8 @@ def test_a_cut_object_is_found(length: int) -> None:
 
 def test_an_unknown_version_is_refused() -> None:
     body = log_format.encode(LOG)
-    newer = body[:4] + struct.pack("<II", 3, zlib.crc32(body[12:])) + body[12:]
-    with pytest.raises(CorruptObject, match="version 3; this program knows 1 and 2"):
+    newer = body[:4] + struct.pack("<II", 5, zlib.crc32(body[12:])) + body[12:]
+    with pytest.raises(CorruptObject, match="version 5; this program knows 1 to 4"):
         log_format.decode("k", newer)
 
 

@@ -14,11 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tistream.format.change_file import COMMITTED, SCHEMA, WATERMARK
+from tistream.format.change_file import COMMITTED, OP_PUT, SCHEMA, WATERMARK
 from tistream.logbackup.release import REGION_ID, REGION_VERSION, STORE_ID, Release, ReleaseFile
 from tistream.model.ids import TenantKey
 from tistream.push.change_writer import GROUP_BYTES, GROUP_ROWS, FileIdentity, write_change_file
-from tistream_ingest.jobs.joining import in_order
+from tistream.schema.tidb import restored_mark
+from tistream_ingest.jobs.joining import ROWS, in_order
 
 _DICTIONARY = ("type", "op_type", "region_id", "region_version", "log_index", "txn_source")
 _ROW_BYTES = 48  # of an entry besides its key and values
@@ -26,14 +27,29 @@ _ROW_BYTES = 48  # of an entry besides its key and values
 
 def encode(tenant: TenantKey, release: Release, number: int, rows: pa.Table) -> bytes:
     """Encode the change file that `release.pieces[number]` describes. rows: its changes (joining.ROWS), in the order of
-    keys."""
+    keys. The marks of restores are added to them."""
     piece = release.pieces[number]
     prev_ts = release.pieces[number - 1].ts if number else release.prev_ts
     base_ts = release.base_ts if piece.index == release.pieces[0].index else None
     identity = FileIdentity(tenant, STORE_ID, prev_ts)
     watermarks = _watermark(piece, base_ts) if piece.watermark else SCHEMA.empty_table()
     # Timestamps of single-row transactions are all different: a dictionary would only add to them.
-    return write_change_file(identity, _groups(_changes(in_order(rows), piece)), watermarks, _DICTIONARY)
+    return write_change_file(
+        identity, _groups(_changes(in_order(_marked(release, piece, rows)), piece)), watermarks, _DICTIONARY
+    )
+
+
+def _marked(release: Release, piece: ReleaseFile, rows: pa.Table) -> pa.Table:
+    """Add the marks of the release's restores that belong to the file."""
+    marks = []
+    for one in release.restored:
+        (key, value), commit_ts = restored_mark.encode(one), release.marked_at(one)
+        if piece.low < commit_ts <= piece.high and key in piece.span:
+            mark = {"key": key, "value": value, "op": OP_PUT, "start_ts": commit_ts - 1, "commit_ts": commit_ts}
+            marks.append({"old_value": None, "txn_source": None, **mark})
+    if not marks:
+        return rows
+    return pa.concat_tables([rows, pa.Table.from_pylist(marks, ROWS)]).sort_by("key")
 
 
 def _changes(rows: pa.Table, piece: ReleaseFile) -> pa.Table:

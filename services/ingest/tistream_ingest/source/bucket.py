@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tistream.errors import CorruptObject, NotFoundYet
 from tistream.logbackup import metadata, prefix
 from tistream.logbackup.metadata import Metadata
+from tistream.schema.records import RestoredTables
 from tistream.storage.object_store import ObjectInfo, ObjectStore
 
 
@@ -62,14 +63,13 @@ class Bucket:
         except NotFoundYet:
             return 0
 
-    def restored(self, after_ts: int) -> str | None:
-        """The key of an object in the prefix which shows that an online `br restore` ended above `after_ts`; None if
-        there is no such object. An object whose key has an unknown form is returned too. Raises Unavailable."""
-        for info in self.log.list_after(prefix.RESTORES):
-            ended = prefix.restore_commit_ts(info.key)
-            if ended is None or ended > after_ts:
-                return info.key
-        return None
+    def restores(self) -> list[str]:
+        """List the names of the objects in which BR lists the tables of its restores. Raises Unavailable."""
+        return [info.key.removeprefix(prefix.RESTORES) for info in self.log.list_after(prefix.RESTORES)]
+
+    def restored(self, name: str) -> RestoredTables:
+        """Read the object of a restore. Raises NotFoundYet, Unavailable, CorruptObject."""
+        return prefix.parse_restored(name, self.log.get(prefix.RESTORES + name))
 
     def has_migrations(self) -> bool:
         """Whether the prefix has migrations, which BR's maintenance writes (`br operator compact`, `br log

@@ -17,6 +17,7 @@ from tistream.logbackup import meta_name, prefix
 from tistream.logbackup.release import STORE_ID, Release, ReleaseFile
 from tistream.model.ids import TenantKey
 from tistream.model.ts import from_physical_ms, physical_ms
+from tistream.schema.records import RestoredTables
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectInfo, ObjectStore
 from tistream.storage.open import open_existing
@@ -171,7 +172,7 @@ class SourceRunner:
         self._load(self._catalog)
         self._loaded = True
         self._check_safe_point(low)
-        self._check_restores()
+        restores, restored = self._restores(high)
         taking = take(self._catalog, low, high)
         while isinstance(taking, NeedsOlder):
             self._catalog = Catalog(low, min(taking.ts, self._catalog.horizon_ts - 1))
@@ -189,6 +190,8 @@ class SourceRunner:
             self._pieces(taking, index),
             taking.metas,
             self.identity.keep_index,
+            restores,
+            restored,
         )
         decided = self._records.decide(mine)
         self._open = decided, (taking if decided == mine else None)
@@ -237,15 +240,25 @@ class SourceRunner:
                 "them are lost to this source; backfill the tenant at a newer snapshot"
             )
 
-    def _check_restores(self) -> None:
-        """Check that no `br restore` ended after the tenant's snapshot, because its rows are not in the log. A restore
-        that ended before is part of the snapshot."""
-        restored = self.bucket.restored(self.identity.snapshot_ts)
-        if restored is not None:
-            raise SourceStopped(
-                f"{restored}: `br restore` ran beside the log backup, and the restored rows are not in the log: take a "
-                "full backup, and add a tenant that begins with it"
-            )
+    def _restores(self, high: int) -> tuple[tuple[str, ...], tuple[RestoredTables, ...]]:
+        """Find the restores by BR whose rows are not in the log, and which ended at or below `high`. Returns the names
+        of all of them, and those that no release has marked yet. Raises CorruptObject, Unavailable; SourceStopped if an
+        object is of an unknown form."""
+        known = () if self._last is None else self._last.restores
+        names, new = list[str](), list[RestoredTables]()
+        for name in self.bucket.restores():
+            ended = prefix.restore_commit_ts(name)
+            if ended is None:
+                raise SourceStopped(
+                    f"{prefix.RESTORES}{name}: `br restore` ran beside the log backup, and this object does not say "
+                    "until when: take a full backup, and add a tenant that begins with it"
+                )
+            if not self.identity.snapshot_ts < ended <= high:
+                continue  # part of the snapshot, or marked by a later release
+            if name not in known:
+                new.append(self.bucket.restored(name))
+            names.append(name)
+        return tuple(names), tuple(new)
 
     def _pieces(self, taking: ReleaseInput, index: int) -> tuple[ReleaseFile, ...]:
         limits = self.rules.limits

@@ -92,6 +92,14 @@ _MESSAGES: dict[str, tuple[tuple[str, int, int, int, str], ...]] = {
         ("table", 2, _BYTES, _ONE, ""),
     ),
     "Migration": (("truncated_to", 2, _U64, _ONE, ""),),
+    "LogRestoreTableIDsBlocklistFile": (
+        ("restore_commit_ts", 1, _U64, _ONE, ""),
+        ("table_ids", 3, _U64, _MANY, ""),
+        ("checksum", 4, _BYTES, _ONE, ""),
+        ("db_ids", 5, _U64, _MANY, ""),
+        ("rewrite_ts", 6, _U64, _ONE, ""),
+        ("restore_start_ts", 7, _U64, _ONE, ""),
+    ),
 }
 _PACKAGE = "tistream.br"
 
@@ -109,7 +117,7 @@ def parse(name: str, key: str, data: bytes, bytes_max: int = METADATA_BYTES_MAX)
 
 def unparse(name: str, values: dict[str, Any]) -> bytes:
     """Encode the message `name` of this module. `values` maps its fields to numbers, texts, bytes, dictionaries (nested
-    messages), or lists of dictionaries."""
+    messages), or lists of numbers or dictionaries."""
     return bytes(_filled(_classes()[name](), values).SerializeToString(deterministic=True))
 
 
@@ -117,7 +125,10 @@ def _filled(message: Any, values: dict[str, Any]) -> Any:
     for name, value in values.items():
         if isinstance(value, list):
             for one in value:
-                _filled(getattr(message, name).add(), one)
+                if isinstance(one, dict):
+                    _filled(getattr(message, name).add(), one)
+                else:
+                    getattr(message, name).append(one)
         elif isinstance(value, dict):
             getattr(message, name).SetInParent()
             _filled(getattr(message, name), value)

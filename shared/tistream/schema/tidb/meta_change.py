@@ -15,10 +15,12 @@ from tistream.schema.records import (
     Job,
     JobChange,
     Record,
+    RestoredTables,
     TableChange,
     TableText,
     VersionChange,
 )
+from tistream.schema.tidb import restored_mark
 from tistream.schema.tidb.limits import check_info
 from tistream.schema.tidb.meta_key import META_SPAN, MetaKey, decode_key
 from tistream.schema.tidb.row_cell import read_bytes_cell
@@ -143,7 +145,9 @@ def _meta(row: MetaRow) -> Change | None:
     return None
 
 
-def _database(field: bytes, value: bytes | None) -> DatabaseChange | None:
+def _database(field: bytes, value: bytes | None) -> DatabaseChange | RestoredTables | None:
+    if field.startswith(restored_mark.FIELD):
+        return restored_mark.decode(field, value)
     if not field.startswith(b"DB:"):
         return None
     database_id = _number(field, b"DB:")

@@ -98,7 +98,7 @@ def render(
     for start, end in pairwise([*starts.tolist(), len(ids)]):
         physical_id = int(ids[start])
         if physical_id in shapes.unknown:
-            barriers.append(_nameless(rows.slice(start, 1), physical_id))
+            barriers.extend(_nameless(rows.slice(start, end - start), physical_id))
         for interval in shapes.intervals.get(physical_id, ()):
             low, high = _within(interval, commit_ts, start, end)
             if interval.version is not None and low < high:
@@ -126,9 +126,13 @@ def _within(interval: Interval, commit_ts: Int64s, start: int, end: int) -> tupl
     return low, high
 
 
-def _nameless(row: pa.Table, physical_id: int) -> Barrier:
-    first = row.select(["commit_ts", "key"]).to_pylist()[0]
-    return Barrier(first["commit_ts"], None, physical_id, first["key"], "no schema ever named its table")
+def _nameless(rows: pa.Table, physical_id: int) -> list[Barrier]:
+    """The barrier of a table that no schema ever named. A delete of a row that was not there shows nothing, whatever
+    its table is: TiDB may remove the rows of a table so that was dropped before the tenant's snapshot."""
+    shown = pc.or_(pc.equal(rows["op"], STORED_PUT), pc.is_valid(rows["old_value"]))
+    some = rows.select(["commit_ts", "key"]).filter(shown).sort_by("commit_ts").slice(0, 1).to_pylist()
+    reason = "no schema ever named its table"
+    return [Barrier(first["commit_ts"], None, physical_id, first["key"], reason) for first in some]
 
 
 class _Part:

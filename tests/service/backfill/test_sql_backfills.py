@@ -85,6 +85,14 @@ def test_every_table_is_complete_at_the_highest_ts_of_its_chunks(one: SqlRunnerW
         assert found == work.base_ts
 
 
+def test_a_key_whose_collation_only_the_upstream_knows_is_read_in_its_order(one: SqlRunnerWorld) -> None:
+    """The keys `Ünï` and `z` of the set are in the order of weights, not of code points."""
+    one.start("s1", "shop.k_uca", kind="sql")
+    one.work()
+    assert one.done()
+    assert one.book.ended == {}
+
+
 def test_a_region_of_the_upstream_is_a_chunk_where_it_shows_them(one: SqlRunnerWorld) -> None:
     assert one.tidb is not None
     one.tidb.regions = 9

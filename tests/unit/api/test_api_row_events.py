@@ -98,13 +98,20 @@ def test_other_pulls_go_on_beside_an_undecodable_row() -> None:
         one.pull(database, start=at)
 
 
-def test_a_row_of_a_table_that_no_schema_named_stops_the_tenant_alone() -> None:
+def nameless(**changed: object) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Add a row of a table that no schema named in the middle of the others; `changed` overrides its columns."""
+
     def change(rows: pl.DataFrame) -> pl.DataFrame:
         ts = rows["commit_ts"].sort()[rows.height // 2]
         row = {"key": NAMELESS, "start_ts": ts - 1, "commit_ts": ts, "op": 1, "value": b"\x80\x00", "table_id": 999_999}
-        return pl.concat([rows, pl.DataFrame([row], schema_overrides=rows.schema)], how="diagonal")
+        return pl.concat([rows, pl.DataFrame([row | changed], schema_overrides=rows.schema)], how="diagonal")
 
-    one, healthy = golden_world("everything", change=change), golden_world("everything")
+    return change
+
+
+@pytest.mark.parametrize("changed", [{}, {"op": 2, "value": None, "old_value": b"\x80\x00"}])
+def test_a_row_of_a_table_that_no_schema_named_stops_the_tenant_alone(changed: dict[str, object]) -> None:
+    one, healthy = golden_world("everything", change=nameless(**changed)), golden_world("everything")
     _, at = lines(one, start=Position(one.snapshot_ts))
     with pytest.raises(Undecodable, match="no schema ever named") as error:
         next(one.answer(start=at))
@@ -113,6 +120,14 @@ def test_a_row_of_a_table_that_no_schema_named_stops_the_tenant_alone() -> None:
     for names in (("shop",), ("types", "everything")):
         start = Position(one.snapshot_ts)
         assert one.pull(*names, start=start) == healthy.pull(*names, start=start)
+
+
+def test_a_delete_of_a_row_that_was_not_there_needs_no_schema() -> None:
+    """TiDB removes the rows of a dropped table after its `m` key. If a tenant begins between the two, with a log, whose
+    changes have the old values that the pool has, the deletes of these rows have none."""
+    one, healthy = golden_world("everything", change=nameless(op=2, value=None)), golden_world("everything")
+    start = Position(one.snapshot_ts)
+    assert lines(one, start=start)[0] == lines(healthy, start=start)[0]
 
 
 def test_of_one_transaction_and_table_deletes_come_first_also_when_it_is_cut() -> None:

@@ -488,4 +488,59 @@ def index_of_a_later_holder(original: Function) -> Function:
         self._read = before
         return found
 
+
+@mutant(
+    "tistream_meta:feed_shards.postponed",
+    invariants=(51,),
+    catchers=("test_a_stopped_table_postpones_a_cut_and_the_other_tables_go_on",),
+)
+def feed_cut_stands_for_a_stopped_table(original: Function) -> Function:
+    """All tables of a feed stop where it is to be cut, until the one that has stopped has caught up."""
+    return lambda feed, reports: feed
+
+
+@mutant(
+    "tistream_changefeed:progress.grown_ts",
+    invariants=(41,),
+    catchers=("test_rows_above_the_announced_ts_alone_go_to_the_new_number_of_partitions",),
+)
+def feed_grows_unannounced(original: Function) -> Function:
+    """Rows go to more partitions, and no message says from which ts on."""
+    return lambda before, wanted: None
+
+
+@mutant(
+    "tistream_meta:shard_loads._wanted",
+    invariants=(46,),
+    catchers=("test_a_feed_does_not_grow_beyond_its_highest_number",),
+)
+def feed_grows_beyond_its_highest_number(original: Function) -> Function:
+    """A busy feed gets more shards than `shards-max` allows."""
+    return lambda load, most, now_ms: original(load, 64, now_ms)
+
+
+@mutant(
+    "tistream_meta:KeptFeed.continued",
+    invariants=(38,),
+    catchers=("test_a_feed_that_was_removed_with_its_progress_continues_when_it_is_created_again",),
+)
+def feed_begins_anew_though_its_progress_is_kept(original: Function) -> Function:
+    """A feed that was removed with `keep_progress` and is created again sends its events a second time."""
+    return lambda self, feed: feed
+
+
+@mutant(
+    "tistream_changefeed:NeededColumns.__call__",
+    invariants=(44,),
+    catchers=("test_columns_that_a_feed_does_not_need_are_not_decoded_and_it_sends_the_same",),
+)
+def feed_needs_only_what_it_sends(original: Function) -> Function:
+    """Columns that are not sent are not decoded, though a filter or a partition rule looks at them."""
+
+    def broken(self: Any, version: Any) -> Any:
+        from tistream_changefeed.filters.column_selector import selector_of
+
+        selector, visible = selector_of(self.selectors, version), version.table.visible_columns
+        return visible if selector is None else [one for one in visible if one in selector.sent(version.table)]
+
     return broken

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -51,8 +52,15 @@ TABLES = {
 }
 
 
-def config(shards: int) -> dict[str, object]:
-    return {**TABLES, "tistream": {"shards": shards}}
+# A rule that does not fit: no event of shop.items can be sent, so the table stops.
+UNFIT = {**TABLES, "sink": {"dispatchers": [
+    {"matcher": ["shop.items"], "topic": "of_{table}", "partition": "columns", "columns": ["nope"]},
+    {"matcher": ["*.*"], "partition": "index-value"},
+]}}  # fmt: skip
+
+
+def config(shards: int, tables: dict[str, dict[str, Any]] = TABLES) -> dict[str, object]:
+    return {**tables, "tistream": {"shards": shards}}
 
 
 class Pool:
@@ -139,13 +147,13 @@ class Worker:
                 assert holder.shard.failure is None, holder.shard.failure
                 self.clock.advance(1_500)
 
-    def recut(self, shards: int) -> None:
+    def recut(self, shards: int, tables: dict[str, dict[str, Any]] = TABLES) -> None:
         self.book.pause(ACME, "f")
         self.beat()
         feed, _ = self.book.one(ACME, "f")
         end_ts = str(self.pool.world.end_ts)
         self.book.update(
-            ACME, "f", ChangedFeed(revision=feed.revision, sink_uri=URI, end_ts=end_ts, config=config(shards))
+            ACME, "f", ChangedFeed(revision=feed.revision, sink_uri=URI, end_ts=end_ts, config=config(shards, tables))
         )
         self.book.resume(ACME, "f")
 
@@ -201,6 +209,12 @@ def test_events_are_sent_once_and_in_order_by_whatever_shards_a_feed_has(tmp_pat
             worker.step()
         assert worker.book.one(ACME, "f")[0].recut is None
         assert len(worker.holders) == shards
+    finish(worker, wanted)
+
+
+def finish(worker: Worker, wanted: dict[Place, list[Pair]]) -> None:
+    """Go on to the end of the pool, and check what each partition has."""
+    world = worker.pool.world
     worker.pool.ts = world.end_ts
     for _ in range(4):
         worker.step()
@@ -219,3 +233,47 @@ def test_events_are_sent_once_and_in_order_by_whatever_shards_a_feed_has(tmp_pat
                 found.append((record.key, record.value))
         assert found == messages, place
         assert resolved == world.end_ts
+
+
+def rows_of(worker: Worker, topic: str) -> int:
+    """The number of messages of rows in a topic."""
+    worker.clock.advance(1_000)
+    found = [one for number in range(PARTITIONS) for _, one in worker.kafka.committed(topic, number)]
+    return sum(not isinstance(open_protocol.decode(one.key, one.value)[0], ResolvedEvent) for one in found)
+
+
+def test_a_stopped_table_postpones_a_cut_and_the_other_tables_go_on(tmp_path: Path) -> None:
+    worker = Worker(tmp_path)
+    world = worker.pool.world
+    wanted = undisturbed(world)
+    stamps = commits(wanted)
+    body = NewChangefeed(
+        changefeed_id="f",
+        sink_uri=URI,
+        start_ts=str(world.snapshot_ts),
+        start_given=True,
+        end_ts=str(world.end_ts),
+        config=config(1, UNFIT),
+    )
+    worker.book.add(ACME, body)
+    seen = []
+    for part in (1, 2):
+        worker.beat()
+        worker.pool.ts = stamps[len(stamps) * part // 3]
+        worker.step()
+        worker.beat()
+        if part == 1:
+            worker.recut(3, UNFIT)
+        for _ in range(6):
+            worker.beat()
+            worker.step()
+        seen.append((rows_of(worker, "changes"), rows_of(worker, "of_items")))
+        assert len(worker.holders) == 1, "the cut waits for the table"
+    assert seen[0][0] < seen[1][0], "the other table goes on"
+    assert {items for _, items in seen} == {0}
+    worker.recut(3)
+    worker.pool.ts = world.end_ts
+    for _ in range(6):
+        worker.beat()
+        worker.step()
+    finish(worker, wanted)

@@ -108,10 +108,10 @@ class Run:
         self.skips += [] if skip is None else [skip]
         self.document = self.document if document is None else document
 
-    def messages(self) -> list[tuple[dict[str, Any], bytes | None]]:
+    def messages(self, partition: int = 0) -> list[tuple[dict[str, Any], bytes | None]]:
         """What a reader of the topic has, in order: the key's members, and the value."""
         self.clock.advance(1_000)  # the markers of the last transaction are written
-        found = [record for _, record in self.kafka.committed(FEED.topic, 0)]
+        found = [record for _, record in self.kafka.committed(FEED.topic, partition)]
         return [(json.loads((one.key or b"")[16:]), one.value) for one in found]
 
     def check_resolved(self) -> int:
@@ -244,3 +244,63 @@ def test_a_table_that_fails_stops_its_shard_where_a_feed_has_several() -> None:
     assert report.checkpoint_ts is not None
     [run] = [run for run, holder in zip(runs, holders, strict=True) if holder is failed]
     assert max((key["ts"] for key, _ in run.messages()), default=0) <= report.checkpoint_ts, "no event passes it"
+
+
+class TwoShards(Run):
+    """A feed of two shards, each of which writes one of two partitions. A step never waits: a holder that is told to
+    stop leaves a barrier at which it would wait."""
+
+    def settle_both(self) -> list[Holder]:
+        """Let both go on in turn, until neither has anything more to do. A shard that has failed is left alone."""
+        holders = []
+        for shard in range(2):
+            self.part = Ownership(shard, 2)
+            holders.append(self.holder())
+            holders[-1].stop()
+        still = 0
+        while still < 3:
+            before = [holder.shard.acked for holder in holders]
+            for holder in holders:
+                if holder.shard.phase not in ("finished", "failed"):
+                    holder.step()
+                    self.clock.advance(1_100)
+            still = still + 1 if [holder.shard.acked for holder in holders] == before else 0
+        return holders
+
+    def ddls(self, partition: int) -> list[int]:
+        return [key["ts"] for key, _ in self.messages(partition) if key["t"] == 2]
+
+
+def test_a_table_that_fails_beside_a_ddl_of_several_shards_holds_the_others_there_and_loses_nothing() -> None:
+    two = Feed("all", "open-protocol", "changes", 2)
+    wanted = undisturbed(golden_world("everything"), two)[0]
+    run = TwoShards(uri=f"{two.uri}&max-message-bytes=1700")
+    holders = run.settle_both()
+    stops = 0
+    while any(holder.shard.phase == "failed" for holder in holders):
+        [failed] = [holder for holder in holders if holder.shard.phase == "failed"]
+        [other] = [holder for holder in holders if holder is not failed]
+        assert failed.shard.failure is not None
+        poison = named(failed.shard.failure.reason)
+        barrier = min(
+            one.commit_ts
+            for each in wanted.values()
+            for one in each
+            if one.barrier and one.commit_ts >= poison.commit_ts
+        )
+        assert other.shard.phase == "running"
+        assert other.shard.acked is not None
+        assert other.shard.acked.at.commit_ts <= barrier
+        assert run.ddls(0) == run.ddls(1), "a DDL is in both or in none"
+        assert max(run.ddls(0)) < barrier
+        stops += 1
+        run.changed(skip=poison)
+        holders = run.settle_both()
+    assert [holder.shard.phase for holder in holders] == ["finished", "finished"]
+    assert stops > 1
+    left_out = {one.commit_ts for one in run.skips}
+    for partition, every in wanted.items():
+        there = [(key["ts"], value) for key, value in run.messages(partition) if key["t"] != 3]
+        lost = [(one.commit_ts, one.value) for one in every if (one.commit_ts, one.value) not in there]
+        assert there == [(one.commit_ts, one.value) for one in every if (one.commit_ts, one.value) not in lost]
+        assert {ts for ts, _ in lost} <= left_out

@@ -77,6 +77,12 @@ def test_the_load_of_its_shards_decides_how_many_a_feed_has(book: FeedBook) -> N
     assert after_windows(held, *[idle] * MERGE_WINDOWS) == [1]
 
 
+@pytest.mark.parametrize(("shards", "wanted"), [(4, [6]), (6, [])])
+def test_a_feed_does_not_grow_beyond_its_highest_number(book: FeedBook, shards: int, wanted: list[int]) -> None:
+    held = add(book, {"tistream": {"shards": shards, "shards-max": 6}})
+    assert after_windows(held, 2 * SPLIT_BYTES_S * WINDOW_MS // 1000) == wanted
+
+
 def test_a_feed_with_a_fixed_number_keeps_it(book: FeedBook) -> None:
     assert after_windows(add(book, {"tistream": {"shards": 2}}), 1 << 40, *[0] * 20) == []
 

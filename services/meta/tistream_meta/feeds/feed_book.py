@@ -300,9 +300,8 @@ def _reported(
     happenings = feed_changes.reported(before, report, applied, feed.applied, state)
     quiet = before is not None and (before.phase, before.error) == (report.phase, report.error) and not happenings
     if quiet and checkpoint_ts == shard.checkpoint_ts and shard.lease_until_ms - now_ms > RENEW_MS:
-        return shard, feed, ()
-    if meets:
-        feed = feed_shards.meeting(feed, together)
+        return shard, feed_shards.postponed(feed, together), ()
+    feed = feed_shards.meeting(feed, together) if meets else feed_shards.postponed(feed, together)
     if state is not None:
         feed = replace(feed, state=state, error=report.error)
     if applied is not None:

@@ -15,8 +15,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tistream.errors import InvalidRequest
+from tistream.model.ts import from_physical_ms
 from tistream.wire.bulk.changefeeds import SHARDS_MAX, Applied, FeedReport, Move, Phase, Recut, StoredState
 from tistream_meta.decide.feed_policy import Feed, HeldShard
+
+POSTPONED_MS = 60_000  # of the pool's time, by which a cut is postponed each time
 
 _WORST: tuple[Phase, ...] = ("failed", "retrying", "fenced", "running", "finished")  # the first one is shown
 
@@ -119,6 +122,20 @@ def meeting(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
     after = replace(feed, recut=None, revision=revision, moved=moved, begin_ts=at_ts)
     ended = {_counter(feed, one.shard.shard): (one.rows, one.bytes) for one in found}
     return replace(after, ended={**feed.ended, **ended})
+
+
+def postponed(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
+    """Postpone a cut for which a stopped table holds back a shard, so that the other tables go on until that table has
+    caught up: its missing events belong to the partitions of the old shards. Nothing changes before every shard has
+    come to the cut, or if no table has stopped."""
+    at_ts = None if feed.recut is None else feed.recut.at_ts
+    found = [one for one in reports if one is not None and one.reached_ts is not None]
+    holds = any(not one.left for report in found for one in report.stopped)
+    if at_ts is None or not holds or len(found) < len(reports) or any((one.reached_ts or 0) < at_ts for one in found):
+        return feed
+    assert feed.recut is not None
+    later = max(at_ts, *(one.resolved_ts for one in found)) + from_physical_ms(POSTPONED_MS)
+    return replace(feed, recut=feed.recut.model_copy(update={"at_ts": later}))
 
 
 def met(reports: Sequence[FeedReport]) -> bool:

@@ -120,6 +120,7 @@ def connect(
     manifest: Annotated[str | None, typer.Option(help="Print instead of the command: compose or kubernetes.")] = None,
 ) -> None:
     """Check a TiDB cluster, store its schema, register it as a tenant, and print how to run its agent."""
+    from tistream.model.ids import TenantKey
     from tistream_agent.connecting.manifests import command_line, compose_service, kubernetes_manifest
 
     if manifest not in (None, "compose", "kubernetes"):
@@ -129,9 +130,9 @@ def connect(
         cluster_id = connector.check()
         if dry_run:
             return
-        connector.connect()
+        begins_ts = connector.connect()
         if assign:
-            _assign(url, cluster, tenant, territory, pd, cluster_id, kind, keyspace)
+            _assign(connector, begins_ts, url, TenantKey.parse(cluster, tenant), (pd, cluster_id, kind, keyspace))
             return
     given = {
         "PD": pd,
@@ -166,7 +167,9 @@ def disconnect(
     objects: Objects,
     cluster: Cluster,
     tenant: Tenant,
-    territory: Territory = 1,
+    territory: Annotated[
+        int | None, typer.Option(min=1, help="Id of the territory. Default: all that the platform has, or 1.")
+    ] = None,
     keyspace: Keyspace = "",
     kind: Kind = TenantKind.TIDB,
     ca: Ca = None,
@@ -182,13 +185,16 @@ def disconnect(
     The tenant and its rows stay. An agent that serves the territory ends. `tistream connect` continues where the chain
     ended, while the cluster still has the history.
     """
-    with _one_line():
-        if url:
-            from tistream.model.ids import TenantKey
-            from tistream_agent.connecting.platform import PlatformApi
+    from tistream.model.ids import TenantKey
+    from tistream_agent.connecting.platform import PlatformApi
 
-            PlatformApi(url, _api_token()).take(TenantKey.parse(cluster, tenant), territory)
-        _connector(pd, objects, cluster, tenant, "", territory, keyspace, kind, (ca, cert, key)).disconnect()
+    with _one_line():
+        of, api = TenantKey.parse(cluster, tenant), PlatformApi(url, _api_token()) if url else None
+        listed = sorted(api.territories(of)) if api is not None and territory is None else []
+        for number in listed or [territory or 1]:
+            if api is not None:
+                api.take(of, number)
+            _connector(pd, objects, cluster, tenant, "", number, keyspace, kind, (ca, cert, key)).disconnect()
 
 
 @agent_app.command("list")
@@ -216,17 +222,26 @@ def agent_drain(
 
 
 def _assign(
-    url: str, cluster: str, tenant: str, territory: int, pd: str, pd_cluster_id: int, kind: TenantKind, keyspace: str
+    connector: Connector, begins_ts: int, url: str, tenant: TenantKey, upstream: tuple[str, int, TenantKind, str]
 ) -> None:
-    from tistream.model.ids import TenantKey
+    """Give the keys that no territory of the tenant has to the platform's agents, in as many territories as their
+    regions need. `upstream`: addresses of PD, its cluster id, the kind, the keyspace."""
     from tistream.wire.bulk.territories import AddTerritory
     from tistream_agent.connecting.platform import PlatformApi
 
-    wanted = AddTerritory(
-        territory=str(territory), pd=pd, pd_cluster_id=str(pd_cluster_id), kind=kind, keyspace=keyspace
-    )
-    PlatformApi(url, _api_token()).give(TenantKey.parse(cluster, tenant), wanted)
-    typer.echo("the platform's agents take it over: `tistream agent list` shows which")
+    api, (pd, pd_cluster_id, kind, keyspace) = PlatformApi(url, _api_token()), upstream
+    for number, span in connector.divide(api.territories(tenant), begins_ts):
+        wanted = AddTerritory(
+            territory=str(number),
+            pd=pd,
+            pd_cluster_id=str(pd_cluster_id),
+            kind=kind,
+            keyspace=keyspace,
+            start_key=span.start.hex(),
+            end_key=span.end.hex(),
+        )
+        api.give(tenant, wanted)
+    typer.echo("the platform's agents take them over: `tistream agent list` shows which")
 
 
 class _Failed(Exception):

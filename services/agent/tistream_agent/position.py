@@ -84,10 +84,10 @@ def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: 
 
 
 def end_of_chain(
-    objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan
+    objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan | None
 ) -> tuple[chain.Position | None, bool]:
     """Read where a chain continues: after its newest file. Returns the position (None if the chain has no file), and
-    whether that file ends the chain for good. Raises CorruptObject."""
+    whether that file ends the chain for good. `span` is as in chain.read_position. Raises CorruptObject."""
     ts = newest_file(objects, tenant, store_id)
     if not ts:
         return None, False

@@ -29,7 +29,7 @@ from tistream_agent.position import ChainSealed, last_position, newest_file, rec
 from tistream_agent.settings import AgentSettings
 from tistream_agent.status import RecordedState, TerritoryStatus, territory_status
 from tistream_agent.upstream.gc_hold import GcHold
-from tistream_agent.upstream.keyspaces import tenant_keys
+from tistream_agent.upstream.keyspaces import check_span, tenant_keys
 from tistream_agent.upstream.pd import OtherCluster, PdClient
 from tistream_agent.upstream.stores import Channels
 from tistream_agent.upstream.streams import StoreStreams
@@ -150,6 +150,7 @@ class TerritoryRun:
         order, settings = self.order, self._settings
         cluster_id = self._pd_cluster_id = self._pd.cluster_id
         owned = tenant_keys(self._pd, order.kind, order.keyspace)
+        check_span(owned.keys, order.span)
         config = steps.AgentConfig(
             order.tenant,
             order.store_id,
@@ -200,7 +201,9 @@ class TerritoryRun:
         if not wanted or span is None:
             return None
         regions = self._pd.regions(encoded_bound(span.start), encoded_bound(span.end))
-        return bounds_among([raw_bound(region.encoded_start) for region in regions], wanted)
+        starts, gap = [raw_bound(region.encoded_start) for region in regions], keys.gap_on_wire
+        # No range has keys of the gap alone, which no region would ever resolve.
+        return bounds_among([one for one in starts if gap is None or not gap.start < one <= gap.end], wanted)
 
     def _position(self, config: steps.AgentConfig) -> chain.Position:
         found = last_position(self._objects, config.tenant, config.store_id, config.span)

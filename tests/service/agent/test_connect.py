@@ -25,6 +25,7 @@ from tistream_agent.command import register
 from tistream_agent.connecting.checks import CannotConnect, Check
 from tistream_agent.connecting.connect import Connection, Connector
 from tistream_agent.core.chain import Promise
+from tistream_agent.core.territory import assert_tiled
 from tistream_agent.position import ChainSealed, last_position
 from tistream_agent.upstream.pd import OtherCluster, PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
@@ -42,13 +43,17 @@ class World:
         tls: TlsFiles = NO_TLS,
         refusal: TiStreamError | None = None,
         kind: TenantKind = TenantKind.TIDB,
+        regions_max: int = 20_000,
+        territory: int = 1,
+        objects: MemoryObjectStore | None = None,
     ) -> None:
-        self.objects, self.checks, self.registered = MemoryObjectStore(), list[Check](), list[TenantKey]()
+        self.objects = MemoryObjectStore() if objects is None else objects
+        self.checks, self.registered = list[Check](), list[TenantKey]()
         self.pd = PdClient([tikv.address], Channels(tls))
         self._refusal = refusal
         self.reached: int | None = None  # what the platform says of the tenant
         self.connector = Connector(
-            Connection(TENANT, kind=kind),
+            Connection(TENANT, territory, kind=kind, regions_max=regions_max),
             self.pd,
             Channels(tls),
             self.objects,
@@ -122,6 +127,52 @@ def test_after_connect_the_agent_needs_no_schema_snap(serve: Callable[[EmulatedT
     assert position is not None
     assert position.promises == (Promise(WHOLE, ts),)
     assert world.connector.connect() == ts
+
+
+def test_keys_are_divided_by_regions_and_each_part_has_a_chain_and_a_hold(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv, regions_max=1)
+    ts = world.connector.connect()
+    found = world.connector.divide({}, ts)
+    assert len(found) > 1
+    assert [number for number, _ in found] == list(range(1, len(found) + 1))
+    assert_tiled(WHOLE, [span for _, span in found])
+    assert tikv.holds == {f"tistream-7-connected-{number}": ts - 1 for number, _ in found}
+    for number, span in found:
+        position = last_position(world.objects, TENANT, number, span)
+        assert position is not None
+        assert position.promises == (Promise(span, ts),)
+    assert world.connector.divide(dict(found), ts) == [], "every key has one"
+    rest = dict(found)
+    lost = rest.pop(2)
+    assert world.connector.divide(rest, ts) == [(2, lost)], "a second run gives what the first one has not given"
+
+
+def test_a_territory_whose_chain_is_damaged_is_disconnected_and_another_takes_its_keys(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv, regions_max=1)
+    ts = world.connector.connect()
+    found = dict(world.connector.divide({}, ts))
+    world.objects.put(layout.change_file(TENANT, 1, ts + 2), b"damaged")
+    world.connector.disconnect()
+    assert "tistream-7-connected-1" not in tikv.holds
+    world.objects.delete(layout.schema_snap(TENANT))  # the registry has read it
+    other, lost = World(tikv, territory=99, objects=world.objects), found.pop(1)
+    other.reached = ts + 1
+    assert other.connector.divide(found, other.connector.connect()) == [(99, lost)]
+    position = last_position(world.objects, TENANT, 99, lost)
+    assert position is not None
+    assert position.promises == (Promise(lost, ts + 1),)
+
+
+def test_a_small_cluster_is_one_territory(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    world = World(serve(EmulatedTikv()))
+    ts = world.connector.connect()
+    assert world.connector.divide({}, ts) == [(1, WHOLE)]
 
 
 def test_a_platform_that_does_not_answer_leaves_a_connect_that_can_be_repeated(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,14 +11,16 @@ import pytest
 from support import cdcpb
 from support.agent_bench import BASE, CONFIG, INITIALIZED, LEFT, RIGHT, Bench, change, keys
 from support.agent_judge import counted
+from tistream.errors import InvalidRequest
 from tistream.format.change_file import footer_metadata
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream_agent.core import chain, steps
-from tistream_agent.core.keys import KeyMap, Region, encoded_bound, raw_scope
+from tistream_agent.core.keys import TIDB_GAP, TIDB_SCOPE, KeyMap, Region, encoded_bound, raw_scope
 from tistream_agent.core.territory import WaitsForRegion
+from tistream_agent.upstream.keyspaces import check_span
 
 
 def test_the_claim_and_the_hold_come_before_any_timestamp_and_registration() -> None:  # A10, R1
@@ -297,6 +300,65 @@ def test_a_keyspace_is_removed_from_keys_and_bounds() -> None:
     assert requests[9].encoded_end == encoded_bound(b"x\x00\x00\x08")
     assert keys(bench.drafts[-1]) == [b"tk"]
     assert [(row.span.start, row.span.end) for row in bench.drafts[-1].watermarks] == [(b"", b"")]
+
+
+def places(bounds: list[bytes], prefix: bytes) -> list[Region]:
+    """Regions that begin and end at these keys, numbered from 1, at store 1."""
+    ends = [b"", *(encoded_bound(prefix + one) for one in bounds), b""]
+    return [Region(number, start, end, 1, 1, 1) for number, (start, end) in enumerate(pairwise(ends), 1)]
+
+
+@pytest.mark.parametrize("prefix", [b"", b"x\x00\x00\x07"])
+def test_of_a_tidb_nothing_but_its_keys_is_registered_and_its_logs_stand_for_all_keys(prefix: bytes) -> None:
+    tidb = KeyMap(prefix, TIDB_SCOPE, TIDB_GAP)
+    config = steps.AgentConfig(TenantKey("7", "acme"), 5, "aa" * 8, keys=tidb)
+    bench = Bench(chain.new_chain(config.span, BASE), config)
+    regions = places([b"k", b"mD", b"n5", b"r", b"s", b"t5", b"u", b"v"], prefix)
+    requests = bench.register(regions)
+    wanted = {2: (b"m", b"mD"), 3: (b"mD", b"n"), 6: (b"t", b"t5"), 7: (b"t5", b"u")}
+    assert {region: (one.encoded_start, one.encoded_end) for region, one in requests.items()} == {
+        region: (encoded_bound(prefix + start), encoded_bound(prefix + end)) for region, (start, end) in wanted.items()
+    }
+    for number, request in enumerate(requests.values()):
+        bench.receive(request, INITIALIZED, resolved=BASE + 50 + number)
+    bench.run([], 4_000)
+    shown = sorted((row.tikv_region_id, row.span.start, row.span.end) for row in bench.drafts[-1].watermarks)
+    assert shown == [(2, b"", b"mD"), (3, b"mD", b"s"), (6, b"s", b"t5"), (7, b"t5", b"")]
+    assert bench.drafts[-1].carried == ()
+    bench.receive(requests[3], error="epoch_not_match")  # the region has been merged with those of the gap
+    merged = replace(regions[2], encoded_end=regions[5].encoded_start, version=2)
+    bench.run([*regions[:2], merged, *regions[5:]], 1_000)
+    last = bench.of(steps.Register)[-1]
+    assert (last.region_id, last.encoded_end) == (3, encoded_bound(prefix + b"n"))
+
+
+def test_a_region_with_all_keys_of_a_tidb_has_one_subscription() -> None:
+    config = steps.AgentConfig(TenantKey("7", "acme"), 5, "aa" * 8, keys=KeyMap(b"", TIDB_SCOPE, TIDB_GAP))
+    bench = Bench(chain.new_chain(config.span, BASE), config)
+    requests = bench.register(places([b"c", b"w"], b""))
+    assert {region: (one.encoded_start, one.encoded_end) for region, one in requests.items()} == {
+        2: (encoded_bound(b"m"), encoded_bound(b"u"))
+    }
+    assert len(bench.of(steps.Register)) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "allowed"),
+    [
+        (b"", b"", True),
+        (b"", b"n", True),
+        (b"n", b"t5", True),
+        (b"t5", b"", True),
+        (b"p", b"", True),
+        (b"", b"m", False),
+        (b"c", b"t", False),
+        (b"t", b"v", False),
+        (b"u", b"", False),
+    ],
+)
+def test_a_territory_begins_and_ends_at_keys_of_its_tenant(start: bytes, end: bytes, allowed: bool) -> None:
+    with nullcontext() if allowed else pytest.raises(InvalidRequest, match="without a start"):
+        check_span(KeyMap(b"x\0\0\7", TIDB_SCOPE, TIDB_GAP), KeySpan(start, end))
 
 
 @pytest.mark.parametrize(

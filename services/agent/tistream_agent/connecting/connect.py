@@ -3,14 +3,15 @@ the tenant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 import grpc
 
-from tistream.errors import CommitConflict, CommitStateUnknown, NotFoundYet, TiStreamError, Unavailable
+from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, NotFoundYet, TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
-from tistream.model.span import WHOLE
+from tistream.model.span import WHOLE, KeySpan
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
@@ -24,8 +25,10 @@ from tistream_agent.connecting.checks import (
     reach_check,
     version_check,
 )
+from tistream_agent.connecting.territories import REGIONS_MAX, divided, first_keys, not_taken
 from tistream_agent.core import chain
 from tistream_agent.core.cutter import Draft
+from tistream_agent.core.keys import encoded_bound
 from tistream_agent.core.steps import HoldRefused
 from tistream_agent.position import SEALED, end_of_chain, snapshot_ts
 from tistream_agent.upstream.gc_hold import GcHold
@@ -42,12 +45,14 @@ _SEALS = 50
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The cluster and the tenant to connect. `keyspace` is as in the settings of the agent (keyspaces.tenant_keys)."""
+    """The cluster and the tenant to connect. `keyspace` is as in the settings of the agent (keyspaces.tenant_keys).
+    `regions_max`: of a territory."""
 
     tenant: TenantKey
     territory: int = 1
     keyspace: str = ""
     kind: TenantKind = TenantKind.TIDB
+    regions_max: int = REGIONS_MAX
 
 
 class Connector:
@@ -97,7 +102,7 @@ class Connector:
         tenant = self._connection.tenant
         owned = self._owned()
         hold = GcHold(self._pd, tenant, self._connection.territory, owned.held)
-        position, sealed = end_of_chain(self._objects, tenant, self._connection.territory, WHOLE)
+        position, sealed = end_of_chain(self._objects, tenant, self._connection.territory, None)
         stored = self._stored() if position is None else position.lowest_ts
         known = self._known() if stored is None else None
         begins = known if stored is None else stored
@@ -132,6 +137,34 @@ class Connector:
         self._passed(Check("tenant", True, f"{tenant} is registered"))
         return ts
 
+    def divide(self, taken: Mapping[int, KeySpan], begins_ts: int) -> list[tuple[int, KeySpan]]:
+        """Divide the keys that no territory has among new ones, so that none has more than `most` regions. `taken` has
+        the existing territories of the tenant, `begins_ts` is what `connect` has returned. Returns the id and the keys
+        of each new territory; the ids count from the connection's on. Each gets a hold on GC, and a chain that an agent
+        may continue. The call may be repeated. Raises CannotConnect, InvalidRequest."""
+        owned, tenant = self._owned(), self._connection.tenant
+        wire = owned.keys.on_wire(WHOLE)
+        assert wire is not None
+        regions = self._pd.regions(encoded_bound(wire.start), encoded_bound(wire.end))
+        starts = first_keys(owned.keys, regions)
+        most = self._connection.regions_max
+        spans = [part for span in not_taken(list(taken.values())) for part in divided(span, starts, most)]
+        free = (number for number in count(self._connection.territory) if number not in taken)
+        found = list(zip(free, spans, strict=False))
+        known = self._known() if found else None
+        ts = begins_ts if known is None else min(begins_ts, known)
+        for number, _ in found:
+            position, _ = end_of_chain(self._objects, tenant, number, None)
+            at = ts if position is None else position.lowest_ts
+            moved = GcHold(self._pd, tenant, number, owned.held).move(at - 1)
+            if isinstance(moved, HoldRefused):
+                self._passed(Check("garbage collection", False, str(HoldTooLow(moved.ts, moved.safe_point))))
+            if position is None:
+                self._new(*self._next_file(chain.new_chain(WHOLE, at), self._nonce, number))
+        told = f"{len(starts)} regions; new ones: {', '.join(str(number) for number, _ in found) or 'none'}"
+        self._passed(Check("territories", True, told))
+        return found
+
     def _stored(self) -> int | None:
         """The ts of the stored schema_snap; None if there is no schema_snap."""
         try:
@@ -153,12 +186,12 @@ class Connector:
         except CommitConflict as error:
             raise CannotConnect(f"{key} was created at the same time: run the command again") from error
 
-    def _next_file(self, position: chain.Position, nonce: str) -> tuple[str, bytes]:
-        """The key and the bytes of the chain's next file. It has no rows, and repeats up to which ts each key is
-        complete (`position`)."""
+    def _next_file(self, position: chain.Position, nonce: str, territory: int | None = None) -> tuple[str, bytes]:
+        """The key and the bytes of the next file of a territory's chain; None: that of the connection. It has no rows,
+        and repeats up to which ts each key is complete (`position`)."""
         draft = Draft(
             tenant=self._connection.tenant,
-            store_id=self._connection.territory,
+            store_id=self._connection.territory if territory is None else territory,
             ts=position.next_ts,
             prev_ts=position.prev_ts,
             nonce=nonce,
@@ -185,7 +218,11 @@ class Connector:
         """Put a last file after the chain's newest one. Returns whether the chain was open before."""
         tenant, territory = self._connection.tenant, self._connection.territory
         for _ in range(_SEALS):
-            position, sealed = end_of_chain(self._objects, tenant, territory, WHOLE)
+            try:
+                position, sealed = end_of_chain(self._objects, tenant, territory, None)
+            except CorruptObject as error:
+                self._passed(Check("chain", True, f"ends with a file after which no agent continues: {error}"))
+                return False
             if position is None or sealed:
                 self._passed(Check("chain", True, "sealed already" if sealed else "has no file"))
                 return False
@@ -232,7 +269,7 @@ class Connector:
         InvalidRequest for a wrong keyspace."""
         connection, name = self._connection, "history"
         owned = self._owned()
-        position, _ = end_of_chain(self._objects, connection.tenant, connection.territory, WHOLE)
+        position, _ = end_of_chain(self._objects, connection.tenant, connection.territory, None)
         reached = self._stored() if position is None else position.lowest_ts
         if reached is None:
             try:

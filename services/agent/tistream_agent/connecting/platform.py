@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
 from tistream.wire.bulk.territories import AddTerritory, TerritoryInfo, TerritoryList
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.meta import Accepted, DrainNode, NodeInfo, NodeList, TenantList
@@ -30,6 +31,15 @@ class PlatformApi:
         """Create a territory, which the platform assigns to an agent."""
         with self._http() as http:
             return http.send("POST", self._of(tenant), territory, TerritoryInfo, attempts=_ATTEMPTS)
+
+    def territories(self, tenant: TenantKey) -> dict[int, KeySpan]:
+        """The keys of each territory of the tenant, by id. Empty if the tenant does not exist."""
+        with self._http() as http:
+            try:
+                found = http.get(self._of(tenant), TerritoryList).territories
+            except UnknownName:
+                return {}
+        return {int(one.territory): KeySpan(bytes.fromhex(one.start_key), bytes.fromhex(one.end_key)) for one in found}
 
     def take(self, tenant: TenantKey, store_id: int) -> bool:
         """Remove a territory; the agent that has it stops. Returns whether the territory existed."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tistream.errors import CorruptObject
-from tistream.model.span import KeySpan
+from tistream.model.span import KeySpan, joined
 
 NONCE = "tistream.agent_nonce"
 EPOCH = "tistream.agent_epoch"
@@ -61,14 +61,17 @@ def new_chain(span: KeySpan, base_ts: int) -> Position:
     return Position(0, base_ts + 1, (Promise(span, base_ts),))
 
 
-def read_position(key: str, ts: int, metadata: Mapping[str, str], watermarks: pa.Table, span: KeySpan) -> Position:
+def read_position(
+    key: str, ts: int, metadata: Mapping[str, str], watermarks: pa.Table, span: KeySpan | None
+) -> Position:
     """Read from the last file of a chain where the chain continues.
 
     Args:
         key, ts: the file's object key and ts.
         metadata: its footer metadata.
         watermarks: its watermark rows (`format.change_rows.WATERMARKS`).
-        span: the territory, whose keys the promises must tile.
+        span: the territory, whose keys the promises must tile. None: it is not known, and the keys of all promises
+            are its keys.
 
     Raises:
         CorruptObject: no agent wrote the file, or its promises leave out keys of the territory. The remedy is a
@@ -83,7 +86,11 @@ def read_position(key: str, ts: int, metadata: Mapping[str, str], watermarks: pa
     # An ended log and its successor can both have rows: the later log's row is the one that continues.
     found = [(row["region_id"], Promise(KeySpan(row["start_key"], row["end_key"]), row["resolved_ts"])) for row in rows]
     carried = [(0, promise) for promise in read_spans(key, metadata)]
-    return Position(ts, ts + 1, _tiled(key, span, [promise for _, promise in found + carried]))
+    promises = [promise for _, promise in found + carried]
+    spans = joined((one.span for one in promises), max(1, len(promises))) if span is None else (span,)
+    if not spans:
+        raise CorruptObject(key, "it promises nothing for any key: a new territory has to take them")
+    return Position(ts, ts + 1, tuple(one for its in spans for one in _tiled(key, its, promises)))
 
 
 def read_spans(key: str, metadata: Mapping[str, str]) -> list[Promise]:

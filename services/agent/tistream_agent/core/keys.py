@@ -85,32 +85,41 @@ def raw_scope(keyspace: int | None) -> KeySpan:
     return KeySpan(prefix, prefix_end(prefix))
 
 
+TIDB_SCOPE = KeySpan(b"m", b"u")
+"""The span of TiDB's keys: `m` (the schema) and `t` (tables). No key of a TiDB is between the two, in TIDB_GAP."""
+TIDB_GAP = KeySpan(b"n", b"t")
+
+
 @dataclass(frozen=True, slots=True)
 class KeyMap:
-    """Converts between a tenant's keys in the platform and its keys in TiKV: in TiKV they have `prefix` before them, or
-    they are the same and lie in `scope`.
+    """Converts between a tenant's keys in the platform and its keys in TiKV: they lie in `scope` and outside of `gap`,
+    and in TiKV they have `prefix` before them.
 
     A tenant has no keys outside of its scope. So in the platform the first and the last span of its keys are unbounded,
-    and in TiKV they end with the scope.
+    and in TiKV they end with the scope. It has none in the gap either: a region with keys of the gap alone is not
+    registered, and the span beside it stands for these keys too (territory.cut_by_regions).
     """
 
     prefix: bytes = b""
     scope: KeySpan = WHOLE
-
-    def __post_init__(self) -> None:
-        assert not self.prefix or self.scope == WHOLE
+    gap: KeySpan | None = None
 
     def on_wire(self, span: KeySpan) -> KeySpan | None:
         """Convert a span of keys in the platform to keys in TiKV; None if no key of the scope is in it."""
-        return with_prefix(span, self.prefix) if self.prefix else span.clip(self.scope)
+        inside = span.clip(self.scope)
+        return None if inside is None else with_prefix(inside, self.prefix)
 
     def in_platform(self, span: KeySpan) -> KeySpan:
         """Convert a span of keys in TiKV, which must lie in the scope, to keys in the platform."""
-        if self.prefix:
-            return without_prefix(span, self.prefix)
-        assert span.clip(self.scope) == span, span
-        start = b"" if span.start == self.scope.start else span.start
-        return KeySpan(start, b"" if span.end == self.scope.end else span.end)
+        found = without_prefix(span, self.prefix)
+        assert found.clip(self.scope) == found, span
+        start = b"" if found.start == self.scope.start else found.start
+        return KeySpan(start, b"" if found.end == self.scope.end else found.end)
+
+    @property
+    def gap_on_wire(self) -> KeySpan | None:
+        """The gap in keys of TiKV."""
+        return None if self.gap is None else with_prefix(self.gap, self.prefix)
 
 
 def with_prefix(span: KeySpan, prefix: bytes) -> KeySpan:

@@ -152,7 +152,8 @@ class Planner:
             near = [one for one in near if not one[0].end or one[0].end > piece.span.start]
             state = piece.state
             if isinstance(state, WaitsForRegion) and state.scan == scan:
-                cut = cut_by_regions(piece, near, now_ms, pacing.HOLE_WAIT_MS, state.failures)
+                gap = self.subscriptions.keys.gap_on_wire
+                cut = cut_by_regions(piece, near, now_ms, pacing.HOLE_WAIT_MS, state.failures, gap)
                 self.territory.replace(piece, cut)
         self._join(span)
 
@@ -235,6 +236,7 @@ class Planner:
                 hold_ts=piece.hold_ts,
             )
         )
+        asked = self._asked(piece.span, region)
         subscribed = Subscribed(region, request_id, state.failures)
         self.territory.put(replace(piece, state=subscribed, since_ms=now_ms))
         pace.sent(request_id)
@@ -242,10 +244,19 @@ class Planner:
         out.append(
             Register(
                 *(stream, batch.request_id, region.region_id, region.conf_ver, region.version, piece.base_ts),
-                *(encoded_bound(piece.span.start), encoded_bound(piece.span.end), self.kv_api),
+                *(encoded_bound(asked.start), encoded_bound(asked.end), self.kv_api),
             )
         )
         return out
+
+    def _asked(self, span: KeySpan, region: Region) -> KeySpan:
+        """The keys to request of a piece's region: without those of the gap that the piece stands for too."""
+        its, gap = region.raw_span(), self.subscriptions.keys.gap_on_wire
+        asked = (None if its is None else span.clip(its)) or span
+        if gap is None or asked.clip(gap) == asked:
+            return asked
+        start = gap.end if asked.start in gap else asked.start
+        return KeySpan(start, gap.start if gap.start < asked.end <= gap.end else asked.end)
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 

@@ -245,8 +245,8 @@ class Subscriptions:
             return PromiseBroken(
                 f"region {region} on store {opened.tikv_store_id} sent a commit at or below its resolved_ts "
                 f"{self.resolved_ts(request)}, at or below {opened.received_ts} of the leader before, or below one of "
-                "the same batch: changes may be missing. Check the version of TiKV, then backfill the territory "
-                "(docs/backfill.md)"
+                "the same batch: the tenant may lack changes for good. Keep the log and check the version of TiKV; "
+                "then connect a new tenant, backfill it (docs/backfill.md), move its readers, and delete this one"
             )
         if verdict == k.AHEAD:
             return StreamContradiction(f"region {region} sent a timestamp that PD cannot have given yet")

@@ -208,18 +208,32 @@ def assert_tiled(span: KeySpan, parts: Sequence[KeySpan]) -> None:
 
 
 def cut_by_regions(
-    piece: Piece, regions: Sequence[tuple[KeySpan, Region]], now_ms: int, hole_wait_ms: int, failures: int = 0
+    piece: Piece,
+    regions: Sequence[tuple[KeySpan, Region]],
+    now_ms: int,
+    hole_wait_ms: int,
+    failures: int = 0,
+    gap: KeySpan | None = None,
 ) -> list[Piece]:
     """Cut a piece at the bounds of the regions in PD's answer, which are given with their raw spans.
 
     The keys of a region with a leader can be registered. Keys without a region, and those of a region without a leader,
     wait for `hole_wait_ms`. Of overlapping regions the one with the highest version counts. `failures`: as in
-    WaitsForRegion.
+    WaitsForRegion. Keys of the `gap`, which the tenant does not use, are added to the part beside them: they need no
+    region, and regions in the gap are ignored.
     """
     inside = [(part, region) for found, region in regions if (part := found.clip(piece.span)) is not None]
+    empty = None if gap is None else gap.clip(piece.span)
+    if empty is not None and empty != piece.span:
+        inside = [one for one in inside if one[0].clip(empty) != one[0]]
+    else:
+        empty = None
     inside.sort(key=lambda one: one[0].start)
     bounds = sorted(
-        {piece.span.start} | {p.start for p, _ in inside} | {p.end for p, _ in inside if p.end in piece.span}
+        {piece.span.start}
+        | {p.start for p, _ in inside}
+        | {p.end for p, _ in inside if p.end in piece.span}
+        | (set() if empty is None else {one for one in (empty.start, empty.end) if one in piece.span})
     )
     out: list[Piece] = []
     owners: list[Region | None] = []
@@ -234,6 +248,10 @@ def cut_by_regions(
         owner = max((region for _, region in over), key=lambda region: (region.version, region.conf_ver), default=None)
         if owner is not None and not owner.leader_store:
             owner = None
+        if owner is None and empty is not None and part.clip(empty) == part:
+            if out:
+                out[-1] = replace(out[-1], span=KeySpan(out[-1].span.start, part.end))
+            continue
         state: State
         if owner is None:
             state = WaitsForRegion(now_ms + hole_wait_ms, failures=failures)
@@ -242,6 +260,7 @@ def cut_by_regions(
         if out and owners[-1] is owner:
             out[-1] = replace(out[-1], span=KeySpan(out[-1].span.start, part.end))
         else:
-            out.append(replace(piece, span=part, state=state, since_ms=now_ms))
+            span = part if out else KeySpan(piece.span.start, part.end)
+            out.append(replace(piece, span=span, state=state, since_ms=now_ms))
             owners.append(owner)
     return out

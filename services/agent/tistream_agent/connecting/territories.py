@@ -1,0 +1,40 @@
+"""Decides how the keys of a tenant are divided into territories (docs/agent.md, "Several agents"). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tistream.model.span import WHOLE, KeySpan, joined
+from tistream_agent.core.keys import KeyMap, Region, raw_bound
+from tistream_agent.core.received.range_logs import bounds_among, ranges_of
+
+REGIONS_MAX = 20_000  # of a territory; each has a watermark in every file, and a slice in every manifest
+
+
+def first_keys(keys: KeyMap, regions: Iterable[Region]) -> list[bytes]:
+    """The first keys of the tenant's regions, as the platform knows them, in order. Regions without keys of the tenant
+    are left out."""
+    wire, gap = keys.on_wire(WHOLE), keys.gap_on_wire
+    assert wire is not None
+    found = {raw_bound(region.encoded_start) for region in regions}
+    inside = sorted(one for one in found if one in wire and not (gap is not None and one in gap))
+    return [one[len(keys.prefix) :] for one in inside]
+
+
+def not_taken(taken: Sequence[KeySpan]) -> list[KeySpan]:
+    """The keys that no territory has yet. `taken`: the spans of those that exist."""
+    free, at = list[KeySpan](), b""
+    for span in joined(taken, max(1, len(taken))):
+        if at < span.start:
+            free.append(KeySpan(at, span.start))
+        at = span.end
+        if not at:
+            return free
+    return [*free, KeySpan(at, b"")]
+
+
+def divided(span: KeySpan, starts: Sequence[bytes], most: int = REGIONS_MAX) -> list[KeySpan]:
+    """Cut a span of keys into territories of about equal size, none with more than `most` regions. `starts`: the first
+    keys of all regions."""
+    inside = [one for one in starts if one in span and one != span.start]
+    return ranges_of(span, bounds_among(inside, len(inside) // most + 1))

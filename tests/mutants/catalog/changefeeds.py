@@ -488,6 +488,8 @@ def index_of_a_later_holder(original: Function) -> Function:
         self._read = before
         return found
 
+    return broken
+
 
 @mutant(
     "tistream_meta:feed_shards.postponed",

@@ -90,7 +90,7 @@ def answers(history: History, low_ts: int) -> list[Any]:
     times = range(low_ts, high_ts, max(1, (high_ts - low_ts) // 50))
     return [
         [(ts, history.tables(ts, "d"), history.schema_version_before(ts + 1)) for ts in times],
-        history.bearers("d", "t", low_ts, high_ts),
+        history.tables_named("d", "t", low_ts, high_ts),
         [history.ever_named(one) for one in range(99, high_ts + 110, 7)],
     ]
 

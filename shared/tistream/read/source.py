@@ -92,8 +92,8 @@ class TenantSource:
         if scope.database is None:
             return None
         with self._lock:
-            bearers = self._history().bearers(scope.database, scope.table, window.low, window.high)
-        return np.array(sorted({one for bearer in bearers for one in bearer.physical_ids}), dtype=np.int64)
+            tables_named = self._history().tables_named(scope.database, scope.table, window.low, window.high)
+        return np.array(sorted({one for bearer in tables_named for one in bearer.physical_ids}), dtype=np.int64)
 
     def shapes(self, scope: Scope, ids: Sequence[int], window: Window) -> Shapes:
         with self._lock:
@@ -141,7 +141,7 @@ class TenantSource:
 
         return cast(T, self._cache.work.get((mine, key), made, alive))
 
-    def bears(self, scope: Scope, low: int, high: int) -> bool:
+    def name_exists(self, scope: Scope, low: int, high: int) -> bool:
         """Whether any table or database has the scope's name at any time from `low` to `high`, both inclusive."""
         if scope.database is None:
             return True
@@ -150,7 +150,7 @@ class TenantSource:
             history = self._history()
             if scope.table is None:
                 return history.database_exists(scope.database, low, until)
-            return bool(history.bearers(scope.database, scope.table, low, until))
+            return bool(history.tables_named(scope.database, scope.table, low, until))
 
     def databases(self, ts: int) -> list[str]:
         """The names of the databases visible at `ts`, which must not be above the history's resolved_ts."""
@@ -177,12 +177,12 @@ class TenantSource:
             found = (history.table_at(one, ts + 1) for one in physical_ids)
             return next((one for one in found if one is not None and one.head.id == table_id), None)
 
-    def bearers(self, scope: Scope, window: Window) -> list[NamedInterval]:
+    def tables_named(self, scope: Scope, window: Window) -> list[NamedInterval]:
         """The tables that have the scope's name at any ts of the window, with their physical ids. The scope must name a
         database."""
         assert scope.database is not None
         with self._lock:
-            return self._history().bearers(scope.database, scope.table, window.low, window.high)
+            return self._history().tables_named(scope.database, scope.table, window.low, window.high)
 
     def tables_at(self, ts: int, scope: Scope) -> list[TableVersion]:
         """The base tables of the scope that are visible at `ts`, in order of their logical ids."""
@@ -219,8 +219,8 @@ class TenantSource:
             history = self._history()
             if scope.database is None:
                 return history.imports()
-            bearers = history.bearers(scope.database, scope.table, window.low, window.high)
-            return history.imports({one for bearer in bearers for one in bearer.physical_ids})
+            tables_named = history.tables_named(scope.database, scope.table, window.low, window.high)
+            return history.imports({one for bearer in tables_named for one in bearer.physical_ids})
 
     def name_now(self, physical_id: int) -> str:
         """The name `database.table` of the table that has the physical id now; the id as text if no table has it."""

@@ -342,7 +342,7 @@ class History:
                     return True
         return False
 
-    def bearers(self, database: str, table: str | None, low: int, high: int) -> list[NamedInterval]:
+    def tables_named(self, database: str, table: str | None, low: int, high: int) -> list[NamedInterval]:
         """The tables that had a name at any t in `low < t <= high`. With `table` None: the tables with any name in the
         database.
 
@@ -354,8 +354,8 @@ class History:
         names = self._names.tables(folded) if table is None else [(folded, fold(table))]
         out = []
         for name in names:
-            for tenure in self._names.bearers(name, low, high):
-                out += self._physical_runs(tenure.table_id, tenure.from_ts, tenure.to_ts)
+            for period in self._names.tables_named(name, low, high):
+                out += self._physical_runs(period.table_id, period.from_ts, period.to_ts)
         return sorted(out, key=lambda bearer: (bearer.from_ts, bearer.table_id))
 
     def _physical_runs(self, table_id: int, low: int, high: int) -> list[NamedInterval]:

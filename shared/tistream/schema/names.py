@@ -11,7 +11,7 @@ from tistream.model.ts import MAX_TS
 
 
 @dataclass(frozen=True, slots=True)
-class Tenure:
+class NamePeriod:
     """A period in which a logical table had a name. The name is that of rows with `from_ts < commit_ts <= to_ts`,
     because a row belongs to the schema strictly before its commit_ts."""
 
@@ -25,7 +25,7 @@ class NameIndex:
     """The tenures of every (database, table) name, with names folded (visible.fold). At any ts, at most one table has a
     name."""
 
-    _closed: dict[tuple[str, str], list[Tenure]] = field(default_factory=dict)
+    _closed: dict[tuple[str, str], list[NamePeriod]] = field(default_factory=dict)
     _open: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)  # name -> (from_ts, table_id)
     _tables_of: dict[str, set[str]] = field(default_factory=dict)
 
@@ -37,7 +37,7 @@ class NameIndex:
             return
         del self._open[name]
         if from_ts < ts:
-            self._closed.setdefault(name, []).append(Tenure(from_ts, ts, table_id))
+            self._closed.setdefault(name, []).append(NamePeriod(from_ts, ts, table_id))
 
     def enter(self, name: tuple[str, str], table_id: int, ts: int) -> None:
         """Begin a tenure of `table_id` after `ts`. The tenure of the table that has the name now ends."""
@@ -46,23 +46,23 @@ class NameIndex:
         self._open[name] = (ts, table_id)
         self._tables_of.setdefault(name[0], set()).add(name[1])
 
-    def bearers(self, name: tuple[str, str], low: int, high: int) -> Iterator[Tenure]:
+    def tables_named(self, name: tuple[str, str], low: int, high: int) -> Iterator[NamePeriod]:
         """The tenures of a name that overlap `low < t <= high`, cut to this window, oldest first."""
         closed = self._closed.get(name, [])
-        for tenure in closed[bisect_right(closed, low, key=lambda tenure: tenure.to_ts) :]:
-            if tenure.from_ts >= high:
+        for period in closed[bisect_right(closed, low, key=lambda period: period.to_ts) :]:
+            if period.from_ts >= high:
                 return
-            yield Tenure(max(low, tenure.from_ts), min(high, tenure.to_ts), tenure.table_id)
+            yield NamePeriod(max(low, period.from_ts), min(high, period.to_ts), period.table_id)
         if name in self._open:
             from_ts, table_id = self._open[name]
             if from_ts < high:
-                yield Tenure(max(low, from_ts), high, table_id)
+                yield NamePeriod(max(low, from_ts), high, table_id)
 
     def at(self, name: tuple[str, str], ts: int) -> int | None:
         """The logical id of the table that has the name after the changes at `ts`; None if no table has it."""
         if ts >= MAX_TS:
             return self._open[name][1] if name in self._open else None
-        return next((tenure.table_id for tenure in self.bearers(name, ts, ts + 1)), None)
+        return next((period.table_id for period in self.tables_named(name, ts, ts + 1)), None)
 
     def tables(self, database: str) -> Iterator[tuple[str, str]]:
         """The (database, table) names of all tables that the database has ever contained, except those that `forget`
@@ -73,7 +73,7 @@ class NameIndex:
     def forget(self, ts: int) -> None:
         """Drop tenures that ended at or below `ts`, and names that have no other tenure."""
         for name in list(self._closed):
-            kept = [tenure for tenure in self._closed[name] if tenure.to_ts > ts]
+            kept = [period for period in self._closed[name] if period.to_ts > ts]
             if kept:
                 self._closed[name] = kept
             else:

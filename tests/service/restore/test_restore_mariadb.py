@@ -34,7 +34,7 @@ def tables() -> dict[str, TableVersion]:
     found = {}
     for database in history("everything").databases(end):
         for listed in history("everything").tables(end, database) or ():
-            (bearer,) = history("everything").bearers(database, listed.name, end, end + 1)
+            (bearer,) = history("everything").tables_named(database, listed.name, end, end + 1)
             version = history("everything").table_at(bearer.physical_ids[0], end + 1) if bearer.physical_ids else None
             if version is None:  # a view or a sequence
                 continue

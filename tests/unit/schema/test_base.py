@@ -69,7 +69,7 @@ def answers(history: History, base_ts: int) -> list[Any]:
         out += [history.table_at(one, ts + 1) for one in physical]
         out += [history.versions_of(one, ts, END) for one in physical]
         for name in ("a", "b", "mysql"):
-            out += [history.database_exists(name, ts, END), history.bearers(name, None, ts, END)]
+            out += [history.database_exists(name, ts, END), history.tables_named(name, None, ts, END)]
         out.append(history.schema_versions(ts, END))
     return out
 

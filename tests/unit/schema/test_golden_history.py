@@ -82,7 +82,7 @@ def test_every_changed_row_is_read_under_its_name_with_its_columns(name: str) ->
         ts = int(commit["commit_ts"])
         for changed in commit["tables"]:
             wanted = [(column["name"], column["type"]) for column in columns[changed["columns"]]["columns"]]
-            (bearer,) = history(name).bearers(changed["database"], changed["table"], ts - 1, ts)
+            (bearer,) = history(name).tables_named(changed["database"], changed["table"], ts - 1, ts)
             assert bearer.physical_ids
             for physical_id in bearer.physical_ids:
                 version = history(name).table_at(physical_id, ts)

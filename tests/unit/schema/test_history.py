@@ -67,7 +67,7 @@ def test_system_schemas_are_no_names_but_known() -> None:
     assert found.tables(1000, "mysql") is None
     assert found.table_at(200, 500) is None
     assert found.ever_named(200)
-    assert found.bearers("mysql", "user", 10, 1000) == []
+    assert found.tables_named("mysql", "user", 10, 1000) == []
 
 
 def test_lists_as_of_a_time_compare_names_as_tidb_does() -> None:
@@ -80,13 +80,16 @@ def test_lists_as_of_a_time_compare_names_as_tidb_does() -> None:
     assert found.tables(20, "D") == [ListedTable("t", 100, 5), ListedTable("Ünï", 101, 5)]
     assert found.tables(19, "d") == [ListedTable("t", 100, 0)]
     assert found.tables(20, "e") is None
-    assert [bearer.table_id for bearer in found.bearers("D", "üNÏ", 10, 100)] == [101]
+    assert [bearer.table_id for bearer in found.tables_named("D", "üNÏ", 10, 100)] == [101]
 
 
 def test_truncate_gives_the_name_to_another_id() -> None:
     found = history(drop(20, 1, 100), table(20, 1, table_info(101, "t", ["id", "v"])))
-    assert found.bearers("d", "t", 10, 100) == [NamedInterval(10, 20, 100, (100,)), NamedInterval(20, 100, 101, (101,))]
-    assert found.bearers("d", "t", 20, 100) == [NamedInterval(20, 100, 101, (101,))]
+    assert found.tables_named("d", "t", 10, 100) == [
+        NamedInterval(10, 20, 100, (100,)),
+        NamedInterval(20, 100, 101, (101,)),
+    ]
+    assert found.tables_named("d", "t", 20, 100) == [NamedInterval(20, 100, 101, (101,))]
     assert found.table_at(100, 21) is None
     assert found.table_at(101, 20) is None
     assert columns(found, 101, 21) == ["id", "v"]
@@ -101,9 +104,9 @@ def test_swap_rename_across_databases() -> None:
         table(30, 3, table_info(100, "u", ["id", "v"])),
         table(30, 1, table_info(101, "t")),
     )
-    assert [bearer.table_id for bearer in found.bearers("d", "t", 10, 100)] == [100, 101]
-    assert [bearer.table_id for bearer in found.bearers("e", "u", 10, 100)] == [101, 100]
-    assert found.bearers("d", None, 30, 100) == [NamedInterval(30, 100, 101, (101,))]
+    assert [bearer.table_id for bearer in found.tables_named("d", "t", 10, 100)] == [100, 101]
+    assert [bearer.table_id for bearer in found.tables_named("e", "u", 10, 100)] == [101, 100]
+    assert found.tables_named("d", None, 30, 100) == [NamedInterval(30, 100, 101, (101,))]
     moved = found.table_at(100, 31)
     assert moved is not None
     assert moved.name == ("e", "u")
@@ -119,7 +122,7 @@ def test_exchange_swaps_physical_ids() -> None:
     names = [found.table_at(physical_id, ts) for physical_id in (100, 111) for ts in (30, 31)]
     assert [at and at.name[1] for at in names] == ["t", "p", "p", "t"]
     intervals = [NamedInterval(20, 30, 110, (111, 112)), NamedInterval(30, 100, 110, (100, 112))]
-    assert found.bearers("d", "p", 20, 100) == intervals
+    assert found.tables_named("d", "p", 20, 100) == intervals
 
 
 def test_partitions_that_drop_partition_hides() -> None:
@@ -142,7 +145,7 @@ def test_a_database_that_is_dropped_hides_its_tables_at_once() -> None:
     assert found.databases(20) == []
     assert found.table_at(100, 20) is not None
     assert found.table_at(100, 21) is None
-    assert found.bearers("d", "t", 20, 100) == []
+    assert found.tables_named("d", "t", 20, 100) == []
     assert found.database_exists("D", 10, 15)
     assert not found.database_exists("d", 20, 40)
     assert found.database_exists("d", 20, 41)
@@ -193,13 +196,13 @@ def test_forgetting_drops_what_lies_below_and_keeps_the_rest() -> None:
         table(40, 1, table_info(101, "t", ["id", "v", "w"])),
         version(40, 6),
     )
-    kept = [found.bearers("d", "t", 35, 100), found.schema_versions(35, 100), found.tables(50, "d")]
+    kept = [found.tables_named("d", "t", 35, 100), found.schema_versions(35, 100), found.tables(50, "d")]
     versions = found.versions_of(101, 35, 100)
     found.forget(35)
-    assert [found.bearers("d", "t", 35, 100), found.schema_versions(35, 100), found.tables(50, "d")] == kept
+    assert [found.tables_named("d", "t", 35, 100), found.schema_versions(35, 100), found.tables(50, "d")] == kept
     assert found.versions_of(101, 35, 100) == versions
     assert [event.job_id for event in found.ddl_events(35, 100)] == [2]
-    assert found.bearers("d", "t", 35, 36) == [NamedInterval(35, 36, 101, (101,))]
+    assert found.tables_named("d", "t", 35, 36) == [NamedInterval(35, 36, 101, (101,))]
     assert found.ever_named(100)
     assert found.base_ts == 35
 
@@ -217,7 +220,7 @@ def test_forgetting_drops_what_lies_below_and_keeps_the_rest() -> None:
         lambda found: found.tables(34, "d"),
         lambda found: list(found.visible_tables(34, "d")),
         lambda found: found.database_exists("d", 34, 100),
-        lambda found: found.bearers("d", "t", 34, 100),
+        lambda found: found.tables_named("d", "t", 34, 100),
         lambda found: found.ddl_events(34, 100),
         lambda found: found.base(34),
     ],

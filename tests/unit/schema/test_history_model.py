@@ -107,7 +107,7 @@ def test_runs_and_bearers_cover_the_window(committed: list[list[Record]], low: i
     assert at == [(ts, history.table_at(201, ts)) for ts in range(low + 1, high + 1)]
     borne = {
         (ts, bearer.table_id, bearer.physical_ids)
-        for bearer in history.bearers("a", None, low, high)
+        for bearer in history.tables_named("a", None, low, high)
         for ts in range(bearer.from_ts + 1, bearer.to_ts + 1)
     }
     wanted = {
@@ -128,5 +128,5 @@ def test_gc_changes_no_answer_above_it(committed: list[list[Record]], before: in
         assert forgetful.databases(ts) == kept.databases(ts)
         assert forgetful.tables(ts, "a") == kept.tables(ts, "a")
         assert forgetful.table_at(201, ts + 1) == kept.table_at(201, ts + 1)
-    assert forgetful.bearers("b", None, before, 20) == kept.bearers("b", None, before, 20)
+    assert forgetful.tables_named("b", None, before, 20) == kept.tables_named("b", None, before, 20)
     assert forgetful.versions_of(102, before, 20) == kept.versions_of(102, before, 20)

@@ -18,9 +18,12 @@ def history(*records: Record) -> History:
 
 def test_a_name_that_is_taken_before_it_is_let_go() -> None:
     found = history(table(30, 1, table_info(101, "t")), drop(40, 1, 100), drop(50, 1, 101))
-    assert found.bearers("d", "t", 10, 100) == [NamedInterval(10, 30, 100, (100,)), NamedInterval(30, 50, 101, (101,))]
+    assert found.tables_named("d", "t", 10, 100) == [
+        NamedInterval(10, 30, 100, (100,)),
+        NamedInterval(30, 50, 101, (101,)),
+    ]
     twice = history(table(30, 1, table_info(101, "t")), drop(40, 1, 101), drop(50, 1, 100))
-    assert [bearer.table_id for bearer in twice.bearers("d", "t", 10, 100)] == [100, 101]
+    assert [bearer.table_id for bearer in twice.tables_named("d", "t", 10, 100)] == [100, 101]
 
 
 def test_a_physical_id_that_is_taken_before_it_is_let_go() -> None:

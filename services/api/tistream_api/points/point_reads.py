@@ -189,7 +189,7 @@ class PointReads:
         def parts(at: PointPosition) -> list[NetPart]:
             before, after = (view.source.tables_at(ts, scope) for ts in (at.low_ts, at.high_ts))
             check_complete(view.source, self.pool_reads(view, at.low_ts), [*before, *after], at.low_ts)
-            if not before and not after and not view.source.bears(scope, at.low_ts, at.high_ts):
+            if not before and not after and not view.source.name_exists(scope, at.low_ts, at.high_ts):
                 raise UnknownName(
                     f"there is no {scope.shown} between {at.low_ts} and {at.high_ts}: ListDBs and ListTables have "
                     "the names"
@@ -212,7 +212,7 @@ class PointReads:
                 # A table that is not complete at this ts is a 409 with its progress, so that check comes first.
                 at = PointPosition(0, self.times.readable(view, "snapshot", ask.ts, TenantView.check_kept))
             tables = view.source.tables_at(at.high_ts, scope)
-            if not tables and not view.source.bears(scope, at.high_ts, at.high_ts):
+            if not tables and not view.source.name_exists(scope, at.high_ts, at.high_ts):
                 raise UnknownName(
                     f"there is no {scope.shown} at {at.high_ts}: ListDBs and ListTables with this ts have the names"
                 )

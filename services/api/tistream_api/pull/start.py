@@ -142,7 +142,7 @@ class Pulls:
             return Position(params.start_ts)
         low = min(params.start_ts, resolved_ts)
         high = resolved_ts if params.end_ts is None else min(params.end_ts, resolved_ts)
-        if not view.source.bears(scope, low, max(low, high)):
+        if not view.source.name_exists(scope, low, max(low, high)):
             raise UnknownName(
                 f"there is no {scope.shown} between {low} and {max(low, high)}: ListDBs and ListTables have the names"
             )

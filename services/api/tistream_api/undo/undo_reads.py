@@ -76,7 +76,7 @@ class _Undo:
         low, high = self.view.earliest_ts(), self.view.resolved_ts()
         for name in self.ask.names:
             scope = Scope(self.view.tenant, name.database, name.table)
-            if not self.view.source.bears(scope, low, high):
+            if not self.view.source.name_exists(scope, low, high):
                 raise UnknownName(
                     f"tables: there is no {name} between {low} and {high}; ListDBs and ListTables have the names"
                 )

@@ -55,7 +55,9 @@ class PointReads:
     footers: FooterCache
     budget: Budget
 
-    def rows(self, view: TenantView, scope: Scope, ask: RowsRequest, asking: ReadCaller, coding: str | None) -> Answer:
+    def rows(
+        self, view: TenantView, scope: Scope, ask: RowsRequest, read_caller: ReadCaller, coding: str | None
+    ) -> Answer:
         """The answer of ListRows. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:
@@ -80,7 +82,7 @@ class PointReads:
             )
             return page.pieces()
 
-        return self._answer(view, "ListRows", asking, coding, pieces)
+        return self._answer(view, "ListRows", read_caller, coding, pieces)
 
     def _rows_start(self, view: TenantView, scope: Scope, ask: RowsRequest) -> PointPosition:
         if ask.cursor is not None:
@@ -90,12 +92,12 @@ class PointReads:
         assert ask.ts is not None  # rows_ask requires one of the two
         return PointPosition(0, self.times.readable(view, "ts", ask.ts))
 
-    def _answer(self, view: TenantView, call: str, asking: ReadCaller, coding: str | None, begin: Begin) -> Answer:
+    def _answer(self, view: TenantView, call: str, read_caller: ReadCaller, coding: str | None, begin: Begin) -> Answer:
         """Admit a read, create its answer with `begin`, and make the answer's first bytes."""
-        admitted = self.admission.begin(view, call, asking, trace.here())
+        admitted = self.admission.begin(view, call, read_caller, trace.here())
         try:
-            asking.counted()
-            view.wait_fresh(asking.alive)
+            read_caller.counted()
+            view.wait_fresh(read_caller.alive)
             pieces = begin(admitted)
         except BaseException:
             admitted.release()
@@ -104,7 +106,7 @@ class PointReads:
         def held() -> Iterator[Piece]:
             admitted.room.take()  # outside of a step: what waits for memory must not keep others from working
             steps = compressed_pieces(pieces, coding)
-            yield from self.working.each(admitted.tenant, steps, asking.alive)
+            yield from self.working.each(admitted.tenant, steps, read_caller.alive)
 
         return admitted.answer(held())
 
@@ -117,12 +119,12 @@ class PointReads:
 
         return PoolReads(CachedReader(self.objects, self.cache, self.footers), view.shards, replan)
 
-    def history(self, view: TenantView, scope: Scope, ask: HistoryRequest, asking: ReadCaller) -> dict[str, Any]:
+    def history(self, view: TenantView, scope: Scope, ask: HistoryRequest, read_caller: ReadCaller) -> dict[str, Any]:
         """The answer of RowHistory. Raises the errors of `rows`."""
-        admitted = self.admission.begin(view, "RowHistory", asking, trace.here())
+        admitted = self.admission.begin(view, "RowHistory", read_caller, trace.here())
         try:
-            asking.counted()
-            view.wait_fresh(asking.alive)
+            read_caller.counted()
+            view.wait_fresh(read_caller.alive)
             high = self.times.readable(view, "to", ask.high)
             low = view.earliest_ts() if ask.low is None else self.times.readable(view, "from", ask.low)
             _check_between(low, high, "to")
@@ -130,13 +132,13 @@ class PointReads:
             admitted.room.take()
             found = RowHistory(scope, ask.key, Window(low, high), ask.limit, view.source, self.pool_reads(view, low))
             steps = (one.answer() for one in [found])  # made inside a working step
-            answer = next(self.working.each(admitted.tenant, steps, asking.alive))
+            answer = next(self.working.each(admitted.tenant, steps, read_caller.alive))
             admitted.count(len(answer["versions"]), len(answer["versions"]), 0)
             return answer
         finally:
             admitted.release()
 
-    def transaction(self, view: TenantView, start_ts: int, asking: ReadCaller, coding: str | None) -> Answer:
+    def transaction(self, view: TenantView, start_ts: int, read_caller: ReadCaller, coding: str | None) -> Answer:
         """The answer of GetTransaction. Raises the errors of `rows`."""
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:
@@ -144,7 +146,7 @@ class PointReads:
             found = self.transaction_of(view, Scope(view.tenant), start_ts, admitted)
             return found.pieces()
 
-        return self._answer(view, "GetTransaction", asking, coding, pieces)
+        return self._answer(view, "GetTransaction", read_caller, coding, pieces)
 
     def transaction_of(self, view: TenantView, scope: Scope, start_ts: int, admitted: Admitted) -> Transaction:
         """The changes by the transaction with this start_ts in the tables of the scope. Raises InvalidRequest for a
@@ -162,7 +164,9 @@ class PointReads:
             view.met,
         )
 
-    def diff(self, view: TenantView, scope: Scope, ask: DiffRequest, asking: ReadCaller, coding: str | None) -> Answer:
+    def diff(
+        self, view: TenantView, scope: Scope, ask: DiffRequest, read_caller: ReadCaller, coding: str | None
+    ) -> Answer:
         """The answer of DiffTable. Raises the errors of `rows`."""
 
         def parts(at: PointPosition) -> list[NetPart]:
@@ -179,10 +183,10 @@ class PointReads:
             check_complete(view.source, self.pool_reads(view, at.low_ts), found, at.low_ts)
             return diff_parts(parts_between(before, after, self._versions(view, at), at.low_ts, at.high_ts))
 
-        return self._net(view, scope, ask, asking, coding, Kind.DIFF, parts)
+        return self._net(view, scope, ask, read_caller, coding, Kind.DIFF, parts)
 
     def squash(
-        self, view: TenantView, scope: Scope, ask: DiffRequest, asking: ReadCaller, coding: str | None
+        self, view: TenantView, scope: Scope, ask: DiffRequest, read_caller: ReadCaller, coding: str | None
     ) -> Answer:
         """The answer of a pull with squash=true. Raises the errors of `rows`."""
 
@@ -197,10 +201,10 @@ class PointReads:
             versions = self._versions(view, at)
             return squash_parts(before, after, versions, at.low_ts, at.high_ts, ddl=ask.events == "all")
 
-        return self._net(view, scope, ask, asking, coding, Kind.SQUASH, parts)
+        return self._net(view, scope, ask, read_caller, coding, Kind.SQUASH, parts)
 
     def snapshot(
-        self, view: TenantView, scope: Scope, ask: SnapshotRequest, asking: ReadCaller, coding: str | None
+        self, view: TenantView, scope: Scope, ask: SnapshotRequest, read_caller: ReadCaller, coding: str | None
     ) -> Answer:
         """The answer of a pull that begins with the rows as of a ts. Raises the errors of `rows`."""
 
@@ -223,14 +227,14 @@ class PointReads:
             page = SnapshotPage(scope, tables, at, ask.limit, source, reads, admitted.count, view.met, stopping)
             return page.pieces()
 
-        return self._answer(view, scope.call, asking, coding, pieces)
+        return self._answer(view, scope.call, read_caller, coding, pieces)
 
     def _net(
         self,
         view: TenantView,
         scope: Scope,
         ask: DiffRequest,
-        asking: ReadCaller,
+        read_caller: ReadCaller,
         coding: str | None,
         kind: Kind,
         parts: Callable[[PointPosition], list[NetPart]],
@@ -241,8 +245,8 @@ class PointReads:
             at = self._net_start(view, scope, ask, kind, names)
             check_pull(view.source, view.shards(), scope, at.low_ts, at.high_ts)
             encoder: Encoder = FORMATS[ask.format].new()
-            if asking.may_read is not None:
-                encoder = ShownNames(encoder, asking.may_read)
+            if read_caller.may_read is not None:
+                encoder = ShownNames(encoder, read_caller.may_read)
             page = NetPage(
                 kind,
                 scope,
@@ -258,7 +262,7 @@ class PointReads:
             )
             return page.pieces()
 
-        return self._answer(view, "DiffTable" if kind is Kind.DIFF else scope.call, asking, coding, pieces)
+        return self._answer(view, "DiffTable" if kind is Kind.DIFF else scope.call, read_caller, coding, pieces)
 
     def _net_start(
         self, view: TenantView, scope: Scope, ask: DiffRequest, kind: Kind, names: tuple[str, str]

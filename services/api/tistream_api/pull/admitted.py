@@ -19,7 +19,7 @@ from tistream_api.encode.piece import Piece
 from tistream_api.encode.shown_names import MayRead
 from tistream_api.metrics import ApiMetrics
 from tistream_api.pull.dropped_answers import DroppedAnswers
-from tistream_api.pull.guarded_progress import GuardedProgress, Metered
+from tistream_api.pull.guarded_progress import GuardedProgress, RateLimitedPieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Admission:
     memory: MemoryBudget
     dropped: DroppedAnswers
 
-    def begin(self, view: TenantView, call: str, asking: ReadCaller, request: Span) -> Admitted:
+    def begin(self, view: TenantView, call: str, read_caller: ReadCaller, request: Span) -> Admitted:
         """Take a slot for a read. The caller must call `release` or `answer` of the result. `call` is the operation's
         name in metrics. Raises TooManyRequests."""
         self.dropped.release()
@@ -107,10 +107,10 @@ class Admission:
                 f"{self.limits.pulls_max} pulls are under way, which is the maximum of this server "
                 "(TISTREAM_API__PULLS_MAX): retry later"
             )
-        watched = GuardedProgress(view, lambda: not asking.gone() and asking.still(), self.clock)
-        room = MemoryShare(self.memory, tenant, asking.alive)
+        watched = GuardedProgress(view, lambda: not read_caller.gone() and read_caller.still(), self.clock)
+        room = MemoryShare(self.memory, tenant, read_caller.alive)
         self.metrics.pulls.labels(call).inc()
-        return Admitted(self, tenant, call, asking, request, watched, room)
+        return Admitted(self, tenant, call, read_caller, request, watched, room)
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class Admitted:
     admission: Admission
     tenant: Tenant
     call: str
-    asking: ReadCaller
+    read_caller: ReadCaller
     request: Span
     watched: GuardedProgress
     room: MemoryShare
@@ -132,7 +132,7 @@ class Admitted:
         metrics = self.admission.metrics
         metrics.events.labels(self.call).inc(events)
         metrics.bytes.labels(self.call).inc(size)
-        self.asking.rows(rows)
+        self.read_caller.rows(rows)
         for at, more in enumerate((events, rows, size)):
             self._totals[at] += more
 
@@ -149,7 +149,7 @@ class Admitted:
     def answer(self, pieces: Iterator[Piece]) -> Answer:
         """Make the answer that sends these pieces, at the tenant's byte rate. Its first bytes are made at once; an
         error while they are made is raised here, after `release`."""
-        metered = Metered(self.watched, self.admission.limits, self.tenant)
+        metered = RateLimitedPieces(self.watched, self.admission.limits, self.tenant)
         self._slowed_ms = lambda: metered.slowed_ms
         answer = Answer(metered.pieces(pieces), self.release, self.admission.dropped)
         try:

@@ -56,7 +56,7 @@ class GuardedProgress:
 
 
 @dataclass(slots=True)
-class Metered:
+class RateLimitedPieces:
     """Yields the pieces of an answer no faster than the tenant's byte rate."""
 
     watched: GuardedProgress

@@ -92,23 +92,23 @@ class Pulls:
         gone: Callable[[], bool],
         request: Span,
     ) -> Answer:
-        asking = ReadCaller(still, rows, counted, may_read, gone)
+        read_caller = ReadCaller(still, rows, counted, may_read, gone)
         admission = Admission(self.clock, self.slots, self.limits, self.metrics, self.memory, self.dropped)
-        admitted = admission.begin(view, scope.call, asking, request)
+        admitted = admission.begin(view, scope.call, read_caller, request)
         try:
             counted()
             with trace.child("wait fresh"):
-                view.wait_fresh(asking.alive)
+                view.wait_fresh(read_caller.alive)
             start = self._start(view, scope, params)
             one = one_stream(params, view.source, scope, view.resolved_ts)
             coded = compressed(new_encoder(params, one), params.coding)
         except BaseException:
             admitted.release()
             raise
-        encoder: Encoder = SlotEncoder(coded, self.working, admitted.tenant, asking.alive)
+        encoder: Encoder = SlotEncoder(coded, self.working, admitted.tenant, read_caller.alive)
         if may_read is not None:
             encoder = ShownNames(encoder, may_read)
-        scanner = self._scanner(view, scope, params.events, asking.alive)
+        scanner = self._scanner(view, scope, params.events, read_caller.alive)
         pull = Pull(
             scope, params, start, admitted.watched, scanner, self.clock, admitted.count, encoder, one, admitted.room
         )

@@ -22,9 +22,9 @@ from tistream_api.raw.raw_value import RawKey, answer
 from tistream_api.request.head_requests import is_head
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
-from tistream_api.routes.asking import asking_of, watched
 from tistream_api.routes.point_routes import streamed
 from tistream_api.routes.pull_routes import PULL, TENANT
+from tistream_api.routes.read_callers import read_caller_of, watched
 
 
 def build_raw_router(tenants: Tenants, pulls: Pulls, points: PointReads, guard: Gate) -> APIRouter:
@@ -50,7 +50,7 @@ def build_raw_router(tenants: Tenants, pulls: Pulls, points: PointReads, guard: 
         params = query.parsed(coding_of(request.headers.get("accept-encoding"), query.format))
         if is_head(request.scope):  # it does not wait
             params = replace(params, wait_ms=0)
-        asking = asking_of(request, guard, view)
+        asking = read_caller_of(request, guard, view)
         found = pulls.answer(
             view, query.scope(view.tenant), params, asking.still, asking.rows, asking.counted, None, asking.gone
         )
@@ -66,6 +66,6 @@ def build_raw_router(tenants: Tenants, pulls: Pulls, points: PointReads, guard: 
     def read_raw_value(request: Request, cluster_id: str, tenant_id: str, query: RawValueOf) -> RawValue:
         """The value that a key of RawKV had at a time; 404 if it had no value, or the value had expired."""
         view = view_of(cluster_id, tenant_id)
-        return answer(points, view, RawKey(query.keyspace, query.key), query.ts, asking_of(request, guard, view))
+        return answer(points, view, RawKey(query.keyspace, query.key), query.ts, read_caller_of(request, guard, view))
 
     return router

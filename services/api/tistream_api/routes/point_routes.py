@@ -30,7 +30,7 @@ from tistream_api.request.head_requests import is_head
 from tistream_api.request.point_queries import DiffQuery, HistoryQuery, RowsQuery
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
-from tistream_api.routes.asking import asking_of, watched
+from tistream_api.routes.read_callers import read_caller_of, watched
 
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 TABLE = TENANT + "/databases/{db}/tables/{table}"
@@ -66,7 +66,7 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
         ask = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
         coding = coding_of(request.headers.get("accept-encoding"), ask.format)
-        asking = asking_of(request, guard, view)
+        asking = read_caller_of(request, guard, view)
         found = points.rows(view, scope_of(view, db, table), ask, asking, coding)
         return streamed(request, found, coding, MEDIA_TYPES[ask.format])
 
@@ -84,7 +84,7 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
         """The versions of one row, newest first. If `next_to` is not null, continue with it as `to`."""
         ask = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
-        return points.history(view, scope_of(view, db, table), ask, asking_of(request, guard, view))
+        return points.history(view, scope_of(view, db, table), ask, read_caller_of(request, guard, view))
 
     @router.get(
         TENANT + "/transactions/{start_ts}",
@@ -105,7 +105,7 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
             )
         view = view_of(cluster_id, tenant_id)
         coding = coding_of(request.headers.get("accept-encoding"), "ndjson")
-        found = points.transaction(view, int(start_ts), asking_of(request, guard, view), coding)
+        found = points.transaction(view, int(start_ts), read_caller_of(request, guard, view), coding)
         return streamed(request, found, coding, FORMATS["ndjson"].media_type)
 
     @router.get(
@@ -126,7 +126,7 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
         ask = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
         coding = coding_of(request.headers.get("accept-encoding"), ask.format)
-        asking = asking_of(request, guard, view)
+        asking = read_caller_of(request, guard, view)
         found = points.diff(view, scope_of(view, db, table), ask, asking, coding)
         return streamed(request, found, coding, FORMATS[ask.format].media_type)
 
@@ -153,11 +153,11 @@ def squashed(points: PointReads, guard: Gate) -> Squash:
         snapshot = point_queries.snapshot_request(query, point_cursor.is_snapshot)
         if snapshot is not None:
             coding = coding_of(request.headers.get("accept-encoding"), "ndjson")
-            begun = points.snapshot(view, scope, snapshot, asking_of(request, guard, view), coding)
+            begun = points.snapshot(view, scope, snapshot, read_caller_of(request, guard, view), coding)
             return streamed(request, begun, coding, FORMATS["ndjson"].media_type)
         ask = point_queries.squash_request(query)
         coding = coding_of(request.headers.get("accept-encoding"), ask.format)
-        found = points.squash(view, scope, ask, asking_of(request, guard, view), coding)
+        found = points.squash(view, scope, ask, read_caller_of(request, guard, view), coding)
         return streamed(request, found, coding, FORMATS[ask.format].media_type)
 
     return answer

@@ -35,8 +35,8 @@ from tistream_api.request.meta_paths import at_meta
 from tistream_api.request.queries import At, CoverageRange, Pull, PullQuery, TablePull
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
-from tistream_api.routes.asking import readable, watched
 from tistream_api.routes.point_routes import squashed
+from tistream_api.routes.read_callers import readable, watched
 from tistream_api.status.tenant_status import TenantStatus
 from tistream_api.tenant.lists import Lists
 

@@ -34,7 +34,7 @@ from tistream_api.request.meta_paths import at_meta
 from tistream_api.request.raw_path import name_of
 from tistream_api.request.restore_body import RESTORE_ID
 from tistream_api.routes import openapi
-from tistream_api.routes.asking import asking_of, watched
+from tistream_api.routes.read_callers import read_caller_of, watched
 from tistream_api.undo.undo_reads import UndoReads
 
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
@@ -89,7 +89,7 @@ def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undo
         statements. Nothing is changed."""
         ask = undo_body.undo_request(body)
         view = view_of(cluster_id, tenant_id)
-        return undos.undo(view, ask, asking_of(request, guard, view))
+        return undos.undo(view, ask, read_caller_of(request, guard, view))
 
     return router
 

@@ -31,7 +31,7 @@ class UndoReads:
 
     points: PointReads
 
-    def undo(self, view: TenantView, ask: UndoRequest, asking: ReadCaller) -> dict[str, Any]:
+    def undo(self, view: TenantView, ask: UndoRequest, read_caller: ReadCaller) -> dict[str, Any]:
         """The answer of UndoTransactions.
 
         Raises:
@@ -39,14 +39,14 @@ class UndoReads:
             Gone: a ts of the request lies below retention.
             InvalidRequest, Undecodable, Unavailable, TooManyRequests.
         """
-        admitted = self.points.admission.begin(view, "UndoTransactions", asking, trace.here())
+        admitted = self.points.admission.begin(view, "UndoTransactions", read_caller, trace.here())
         try:
-            asking.counted()
-            view.wait_fresh(asking.alive)
+            read_caller.counted()
+            view.wait_fresh(read_caller.alive)
             view.check_known()
             admitted.room.take()
             steps = (one.answer() for one in [_Undo(self.points, view, ask, admitted)])  # made inside a working step
-            return next(self.points.working.each(admitted.tenant, steps, asking.alive))
+            return next(self.points.working.each(admitted.tenant, steps, read_caller.alive))
         finally:
             admitted.release()
 
@@ -91,7 +91,7 @@ class _Undo:
                 f"window.to {high} lies below window.from {low}: the range is empty", {"parameter": "window"}
             )
         for scope in scopes:
-            alive = self.admitted.asking.alive
+            alive = self.admitted.read_caller.alive
             scan = Scan(self.view.source, scope, Position(low), high, self.points.budget, alive=alive)
             for batch in scan.batches():
                 if batch.barrier is not None:

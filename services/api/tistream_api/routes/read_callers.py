@@ -54,7 +54,7 @@ async def watched(request: Request) -> AsyncIterator[None]:
         watching.cancel()
 
 
-def asking_of(request: Request, guard: Gate, view: TenantView) -> ReadCaller:
+def read_caller_of(request: Request, guard: Gate, view: TenantView) -> ReadCaller:
     """The ReadCaller of a request that passed the gate. A HEAD request sends no rows, so none are counted."""
     caller = caller_of(request)
     counted, gone = slot_of(request).end, request.state.gone.is_set

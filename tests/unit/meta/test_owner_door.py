@@ -20,13 +20,13 @@ from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.owner.owners_work import OwnersWork
+from tistream_meta.owner.owner_calls import OwnerCalls
 from tistream_meta.owner.server import MetaServer
 
 OWNER = Path(__file__).parents[3] / "services/meta/tistream_meta/owner"
 LEASE_MS = 9_000
 START = Start("i", 1)
-CALLS: dict[str, Callable[[OwnersWork], object]] = {
+CALLS: dict[str, Callable[[OwnerCalls], object]] = {
     "write": lambda work: work.write(lambda: None),
     "register": lambda work: work.register("sorter-1", "sorter", "http://sorter-1", START),
     "heartbeat": lambda work: work.heartbeat("sorter-1", START),
@@ -87,4 +87,4 @@ def test_the_ownership_is_checked_in_two_places() -> None:
         for node in ast.walk(function)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "_require_owner"
     ]
-    assert checks == [("owners_work.py", "_locked"), ("server.py", "owned")]
+    assert checks == [("owner_calls.py", "_locked"), ("server.py", "owned")]

@@ -53,7 +53,7 @@ class NodeLoads:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed(Generic[Item]):
+class WeighedItem(Generic[Item]):
     """An item that can be moved, its load, and the node that has it."""
 
     item: Item
@@ -70,7 +70,7 @@ class Move(Generic[Item]):
     why: str
 
 
-def drain(items: Iterable[Weighed[Item]], loads: NodeLoads) -> Iterator[Move[Item]]:
+def drain(items: Iterable[WeighedItem[Item]], loads: NodeLoads) -> Iterator[Move[Item]]:
     """Yield a move of each item to the node with the lowest load at that moment. Each move that the caller takes from
     the iterator is added to `loads`."""
     for one in items:
@@ -79,7 +79,9 @@ def drain(items: Iterable[Weighed[Item]], loads: NodeLoads) -> Iterator[Move[Ite
         yield Move(one.item, target, f"{one.node} is drained")
 
 
-def even_out(items: Iterable[Weighed[Item]], loads: NodeLoads, uneven: float, *, fill: bool) -> Iterator[Move[Item]]:
+def even_out(
+    items: Iterable[WeighedItem[Item]], loads: NodeLoads, uneven: float, *, fill: bool
+) -> Iterator[Move[Item]]:
     """Yield moves of items from nodes above `uneven` times the mean load to the node with the lowest load. With `fill`,
     items also move from nodes above the mean, while the node with the lowest load is below the mean divided by
     `uneven`. Items are considered in their order, each once. Each move that the caller takes from the iterator is added

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from tistream.model.ids import TenantKey
-from tistream_meta.decide.balance import UNEVEN, Move, NodeLoads, Weighed, drain, even_out
+from tistream_meta.decide.balance import UNEVEN, Move, NodeLoads, WeighedItem, drain, even_out
 from tistream_meta.decide.liveness import NodeState, is_lost
 from tistream_meta.decide.model import Store
 
@@ -79,8 +79,8 @@ def _weight(store: Store, loads: Loads) -> float:
     return RESTING + loads.get(store.key, 0.0)
 
 
-def _heaviest_first(stores: Iterable[Store], loads: Loads) -> list[Weighed[Store]]:
-    weighed = [Weighed(store, store.dispatcher_node or "", _weight(store, loads)) for store in stores]
+def _heaviest_first(stores: Iterable[Store], loads: Loads) -> list[WeighedItem[Store]]:
+    weighed = [WeighedItem(store, store.dispatcher_node or "", _weight(store, loads)) for store in stores]
     return sorted(weighed, key=lambda one: (-one.amount, one.item.key))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from tistream_meta.decide.balance import UNEVEN, Move, NodeLoads, Weighed, drain, even_out
+from tistream_meta.decide.balance import UNEVEN, Move, NodeLoads, WeighedItem, drain, even_out
 from tistream_meta.decide.liveness import NodeState, is_lost
 from tistream_meta.decide.task_phases import Phase, PhaseEvent, Placement
 
@@ -141,7 +141,7 @@ def _moves(
 ) -> Iterator[Command]:
     """The moves of tasks, most important first: away from nodes that are being drained, then from overloaded sorters to
     the least loaded."""
-    weighed = [Weighed(task, task.sorter_node, _load(task, load)) for task in tasks if task.sorter_node is not None]
+    weighed = [WeighedItem(task, task.sorter_node, _load(task, load)) for task in tasks if task.sorter_node is not None]
     yield from map(_prepare, drain((one for one in weighed if nodes.get(one.node) is NodeState.DRAINING), loads))
     by_load = sorted(
         (one for one in weighed if one.item.phase is Phase.RUNNING and not one.item.ordered and one.node in loads.of),

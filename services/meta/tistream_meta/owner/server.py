@@ -1,7 +1,7 @@
 """One meta server process: the calls that every meta server answers, and access to the work of the owner.
 
 Every meta server reads the database and has the routes. The owner is elected by a lease (election.py). The owner's work
-is in owners_work.py, and is reached only through `MetaServer.owned`.
+is in owner_calls.py, and is reached only through `MetaServer.owned`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tistream_meta.decide.model import Change, Owner, Store, Tenant
 from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner.election import Ownership
-from tistream_meta.owner.owners_work import OwnersWork
+from tistream_meta.owner.owner_calls import OwnerCalls
 from tistream_meta.owner.route_board import RouteBoard
 from tistream_meta.owner.store_rules import StoreRules
 from tistream_meta.tenants.tenant_rules import TenantRules
@@ -52,7 +52,7 @@ class MetaServer:
         self._ownership = Ownership(
             repository, clock, lock, options.lease_ms, options.own_url, new_client, self._begin, metrics
         )
-        self._work = OwnersWork(
+        self._work = OwnerCalls(
             repository,
             objects,
             clock,
@@ -69,8 +69,8 @@ class MetaServer:
 
     # -- the owner -----------------------------------------------------------------------------------------------
 
-    def owned(self) -> OwnersWork:
-        """The OwnersWork of this process, which only the owner may use. Raises Unavailable if this process is not the
+    def owned(self) -> OwnerCalls:
+        """The OwnerCalls of this process, which only the owner may use. Raises Unavailable if this process is not the
         owner, or has not read its copy of the database yet."""
         self._require_owner()
         return self._work
@@ -149,11 +149,11 @@ class MetaServer:
 
     def look_after_nodes(self) -> None:
         """Loop body: update the states of nodes, plan tasks and stores, and publish the routes
-        (OwnersWork.look_after_nodes). Does nothing if another meta server is the owner."""
+        (OwnerCalls.look_after_nodes). Does nothing if another meta server is the owner."""
         self._work.look_after_nodes()
 
     def activate_tenants(self) -> None:
-        """Loop body: start the tenants whose schema_snap has arrived (OwnersWork.activate_tenants). Does nothing if
+        """Loop body: start the tenants whose schema_snap has arrived (OwnerCalls.activate_tenants). Does nothing if
         another meta server is the owner."""
         self._work.activate_tenants()
 

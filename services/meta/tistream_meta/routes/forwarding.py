@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from tistream import acting
 from tistream.errors import Unavailable
 from tistream.wire.clients.meta_client import MetaClient
-from tistream_meta.owner.owners_work import OwnersWork
+from tistream_meta.owner.owner_calls import OwnerCalls
 from tistream_meta.owner.server import MetaServer
 from tistream_meta.routes.audit_routes import AuditedRoute, actor_of
 
@@ -24,8 +24,8 @@ def server_of(request: Request) -> MetaServer:
     return server
 
 
-def owned_of(request: Request) -> OwnersWork:
-    """The OwnersWork of this process. Raises Unavailable if this process is not the owner."""
+def owned_of(request: Request) -> OwnerCalls:
+    """The OwnerCalls of this process. Raises Unavailable if this process is not the owner."""
     return server_of(request).owned()
 
 

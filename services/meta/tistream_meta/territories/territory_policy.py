@@ -20,7 +20,7 @@ from tistream.errors import AlreadyDiffers, LimitReached
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
-from tistream_meta.decide.balance import UNEVEN, Move, NodeLoads, Weighed, drain, even_out
+from tistream_meta.decide.balance import UNEVEN, Move, NodeLoads, WeighedItem, drain, even_out
 from tistream_meta.decide.liveness import NodeState
 
 LOST_MS = 5_000  # silence after which an agent's territories are moved: less than for nodes, because a move is harmless
@@ -137,7 +137,7 @@ def _holds(agent: Agent | None) -> bool:
 
 
 def _moves(here: Sequence[Territory], agents: Mapping[str, Agent], loads: NodeLoads) -> Iterator[Move[Territory]]:
-    weighed = [Weighed(one, one.node_id or "", 1.0) for one in sorted(here, key=lambda one: one.key)]
+    weighed = [WeighedItem(one, one.node_id or "", 1.0) for one in sorted(here, key=lambda one: one.key)]
     yield from drain((one for one in weighed if agents[one.node].state is NodeState.DRAINING), loads)
     settled = (one for one in weighed if one.node in loads.of and one.item.instance == agents[one.node].instance)
     yield from islice(even_out(settled, loads, UNEVEN, fill=False), BALANCE_MOVES)

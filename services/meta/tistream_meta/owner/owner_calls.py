@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 DRAINED = ("sorter", "dispatcher", "changefeed", "agent")  # roles of processes that have something to move
 
 
-class OwnersWork:
+class OwnerCalls:
     """All calls that read or change the owner's copy of the database in memory (OwnerCopy). Thread-safe: `lock` guards
     heartbeats, reports, and the copy. `require_owner` raises Unavailable if this process is not the owner."""
 

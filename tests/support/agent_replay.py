@@ -25,7 +25,7 @@ from tistream_agent.core.keys import Region, raw_bound
 from tistream_agent.core.machine import TerritoryAgent
 from tistream_agent.core.pacing import StorePace
 from tistream_agent.core.planner import Planner
-from tistream_agent.core.subscription import Opened
+from tistream_agent.core.subscription import OpenedSubscription
 from tistream_agent.core.territory import Subscribed, WaitsForRegion
 
 ROOT = Path(__file__).parents[1] / "data" / "golden" / "changedata"
@@ -124,7 +124,7 @@ class Script(Planner):
         # The scan begins at the checkpoint as sent (A4).
         request_id = event["request_id"]
         self.subscriptions.open(
-            Opened(request_id, event["stream"], event["region"], event["store"], log_id, checkpoint, span)
+            OpenedSubscription(request_id, event["stream"], event["region"], event["store"], log_id, checkpoint, span)
         )
         self.territory.put(replace(joined, state=Subscribed(region, request_id), since_ms=now_ms))
         return ahead

@@ -193,7 +193,7 @@ def disconnect(
         listed = sorted(api.territories(of)) if api is not None and territory is None else []
         for number in listed or [territory or 1]:
             if api is not None:
-                api.take(of, number)
+                api.remove_territory(of, number)
             _connector(pd, objects, cluster, tenant, "", number, keyspace, kind, (ca, cert, key)).disconnect()
 
 
@@ -240,7 +240,7 @@ def _assign(
             start_key=span.start.hex(),
             end_key=span.end.hex(),
         )
-        api.give(tenant, wanted)
+        api.add_territory(tenant, wanted)
     typer.echo("the platform's agents take them over: `tistream agent list` shows which")
 
 
@@ -291,7 +291,7 @@ def _connector(
         channels,
         open_objects(objects),
         _registering(url, kind),
-        PlatformApi(url, _api_token()).reached,
+        PlatformApi(url, _api_token()).reached_ts,
         sleep,
         lambda check: typer.echo(table([check]), err=True),
         random_id(),

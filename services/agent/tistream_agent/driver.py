@@ -118,18 +118,18 @@ class TerritoryDriver:
             found = self._pd.regions(command.encoded_start, command.encoded_end)
         except TiStreamError as error:
             self._pd_failed("regions", error)
-            self._inbox.say(steps.ScanFailed(command.scan))
+            self._inbox.put(steps.ScanFailed(command.scan))
             return
-        self._inbox.say(steps.RegionsFound(command.scan, found))
+        self._inbox.put(steps.RegionsFound(command.scan, found))
 
     def _timestamps(self, command: steps.TakeTimestamps) -> None:
         try:
             last = self._pd.timestamps(command.count)
         except TiStreamError as error:
             self._pd_failed("timestamps", error)
-            self._inbox.say(steps.TimestampsFailed(command.call))
+            self._inbox.put(steps.TimestampsFailed(command.call))
             return
-        self._inbox.say(steps.TimestampsTaken(command.call, last))
+        self._inbox.put(steps.TimestampsTaken(command.call, last))
 
     def _move(self, command: steps.MoveHold) -> None:
         while not self._wait(0):
@@ -140,7 +140,7 @@ class TerritoryDriver:
                 if isinstance(error, OtherCluster) or self._wait(HOLD_RETRY_S):
                     return
                 continue
-            self._inbox.say(moved)
+            self._inbox.put(moved)
             return
 
     def _put(self, command: steps.PutFile) -> None:
@@ -155,7 +155,7 @@ class TerritoryDriver:
         if done is None:
             return
         self._metrics.put_seconds.observe((self._clock.monotonic_ms() - begun_ms) / 1000)
-        self._inbox.say(done)
+        self._inbox.put(done)
 
     def _count(self, event: Event) -> None:
         match event:
@@ -169,4 +169,4 @@ class TerritoryDriver:
         self._metrics.pd_failures.inc()
         log.warning("PD does not answer", extra={"asked": what, "reason": str(error)})
         if isinstance(error, OtherCluster):
-            self._inbox.say(steps.ClusterChanged(str(error)))
+            self._inbox.put(steps.ClusterChanged(str(error)))

@@ -27,7 +27,7 @@ class Inbox:
         """The total size of the queued messages, in bytes."""
         return self._queued
 
-    def say(self, event: Event) -> None:
+    def put(self, event: Event) -> None:
         """Queue an event. Never blocks."""
         with self._changed:
             self._events.append(event)

@@ -139,9 +139,9 @@ def test_before_its_snapshot_a_tenant_has_no_lag(loaded: Consumer) -> None:
 
 def test_connect_learns_where_a_new_territory_has_to_begin(loaded: Consumer) -> None:
     api = PlatformApi(loaded.url, {})
-    assert api.reached(loaded.tenant) == EVERYTHING.end_ts
-    assert [api.reached(TenantKey("7", name)) for name in ("unborn", "nobody")] == [None, None]
-    assert api.reached(TenantKey("none", "acme")) is None
+    assert api.reached_ts(loaded.tenant) == EVERYTHING.end_ts
+    assert [api.reached_ts(TenantKey("7", name)) for name in ("unborn", "nobody")] == [None, None]
+    assert api.reached_ts(TenantKey("none", "acme")) is None
 
 
 def test_the_root_leads_to_the_console_and_docs_to_a_page_of_its_own(loaded: Consumer) -> None:

@@ -27,7 +27,7 @@ class PlatformApi:
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url, self._headers = url.rstrip("/"), dict(headers)
 
-    def give(self, tenant: TenantKey, territory: AddTerritory) -> TerritoryInfo:
+    def add_territory(self, tenant: TenantKey, territory: AddTerritory) -> TerritoryInfo:
         """Create a territory, which the platform assigns to an agent."""
         with self._http() as http:
             return http.send("POST", self._of(tenant), territory, TerritoryInfo, attempts=_ATTEMPTS)
@@ -41,7 +41,7 @@ class PlatformApi:
                 return {}
         return {int(one.territory): KeySpan(bytes.fromhex(one.start_key), bytes.fromhex(one.end_key)) for one in found}
 
-    def take(self, tenant: TenantKey, store_id: int) -> bool:
+    def remove_territory(self, tenant: TenantKey, store_id: int) -> bool:
         """Remove a territory; the agent that has it stops. Returns whether the territory existed."""
         with self._http() as http:
             try:
@@ -50,7 +50,7 @@ class PlatformApi:
                 return False
             return True
 
-    def reached(self, tenant: TenantKey) -> int | None:
+    def reached_ts(self, tenant: TenantKey) -> int | None:
         """The ts up to which the platform has every change of the tenant, on all keys; None if it has no snapshot of
         the tenant."""
         cluster, name = quote(tenant.cluster_id, safe=""), quote(tenant.tenant_id, safe="")

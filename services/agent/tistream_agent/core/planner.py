@@ -16,7 +16,7 @@ from tistream_agent.core.keys import Region, encoded_bound
 from tistream_agent.core.pacing import StorePace
 from tistream_agent.core.region_error import RegionError
 from tistream_agent.core.steps import Command, OpenStream, Register, ScanRegions, TakeTimestamps
-from tistream_agent.core.subscription import Ended, Opened, Subscriptions
+from tistream_agent.core.subscription import EndedSubscription, OpenedSubscription, Subscriptions
 from tistream_agent.core.territory import Piece, Subscribed, Territory, ToRegister, WaitsForRegion, cut_by_regions
 from tistream_agent.core.wire import ErrorKind
 
@@ -230,7 +230,7 @@ class Planner:
         request_id = self._next()
         region = state.region
         self.subscriptions.open(
-            Opened(
+            OpenedSubscription(
                 *(request_id, stream, region.region_id, store, log_id, piece.base_ts, piece.span, piece.received_ts),
                 sent_as=batch.sent_as(store, region.region_id, request_id),
                 hold_ts=piece.hold_ts,
@@ -266,7 +266,7 @@ class Planner:
         if piece is not None and isinstance(piece.state, Subscribed):
             self.pace(piece.state.region.leader_store).scanned(request_id)
 
-    def ended(self, ended: Ended, now_ms: int) -> None:
+    def ended(self, ended: EndedSubscription, now_ms: int) -> None:
         """Put the keys of a subscription that has ended back to the pieces to register, from the ts that the
         subscription has reached."""
         request_id = ended.opened.request_id

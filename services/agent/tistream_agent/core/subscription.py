@@ -50,7 +50,7 @@ class PromiseBroken(TiStreamError):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSubscription:
     """A subscription that begins. `span` has keys in TiKV's form, with the prefix of a keyspace. `tikv_store_id` is for
     the status. `received_ts` is the resolved_ts that TiKV has reported for all of its keys in earlier subscriptions (0:
     none), so no later commit may be at or below it. `request_id` is its number in the agent; `sent_as` is the
@@ -75,11 +75,11 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedSubscription:
     """A subscription that ended. `reached_ts` is the ts from which the next subscription of its keys must begin.
     `received_ts` is the highest resolved_ts that it received; 0 if it received none. `hold_ts`: as in Opened."""
 
-    opened: Opened
+    opened: OpenedSubscription
     reached_ts: int
     received_ts: int
     initialized: bool
@@ -88,12 +88,12 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchOutcome:
     """The result of applying a batch of messages. `changes` are the rows for the next file, with CHANGE_SCHEMA.
     `initialized` are the requests whose scan has ended."""
 
     changes: pa.Table
-    ended: tuple[Ended, ...]
+    ended: tuple[EndedSubscription, ...]
     initialized: tuple[int, ...]
 
 
@@ -114,7 +114,7 @@ class Subscriptions:
     counts: Counts = field(default_factory=Counts)
     _sent: SentRequests = field(default_factory=SentRequests)
     _table: Int64s = field(default_factory=lambda: np.zeros((k.SUB_COLUMNS, _MIN_SLOTS), np.int64))
-    _opened: dict[int, Opened] = field(default_factory=dict)  # by slot
+    _opened: dict[int, OpenedSubscription] = field(default_factory=dict)  # by slot
     _free: list[int] = field(default_factory=lambda: list(range(_MIN_SLOTS - 1, -1, -1)))
     _slot_of: Int64s = field(default_factory=lambda: np.full(_MIN_SLOTS, _NO_SLOT, np.int64))
     _lowest: int = 0  # request id of _slot_of[0]
@@ -128,7 +128,7 @@ class Subscriptions:
 
     # -- opening and ending -------------------------------------------------------------------------------------------
 
-    def open(self, opened: Opened) -> None:
+    def open(self, opened: OpenedSubscription) -> None:
         """Record a registration before it is sent. Its request_id must be higher than all previous ones."""
         slot = self._new_slot()
         self._opened[slot] = opened
@@ -150,7 +150,7 @@ class Subscriptions:
         self._place(opened.request_id, slot)
         self._sent.add(opened.on_wire, opened.region_id, opened.stream, opened.request_id)
 
-    def end(self, request_id: int) -> Ended | None:
+    def end(self, request_id: int) -> EndedSubscription | None:
         """End a subscription because its stream has ended or it is deregistered. Returns None if it has ended
         already."""
         slot = self._slot(request_id)
@@ -178,7 +178,7 @@ class Subscriptions:
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
-    def take(self, stream: int, scanned: Scanned, ts_max: int = TS_MAX, ts_now: int = TS_MAX) -> Outcome:
+    def take(self, stream: int, scanned: Scanned, ts_max: int = TS_MAX, ts_now: int = TS_MAX) -> BatchOutcome:
         """Apply a batch of messages that a stream has received. Writes into the items of `scanned` which registration
         each belongs to.
 
@@ -220,7 +220,7 @@ class Subscriptions:
             ended.append(self._ended(slot, initialized, error))
         went = slots[(before[k.STATE] == k.SCANNING) & (table[k.STATE, slots] == k.LIVE)]
         self.counts.registrations["initialized"] += len(went)
-        return Outcome(
+        return BatchOutcome(
             self._changes(scanned, row_slot, row_index), tuple(ended), tuple(table[k.REQUEST_ID, went].tolist())
         )
 
@@ -335,7 +335,7 @@ class Subscriptions:
 
     # -- slots --------------------------------------------------------------------------------------------------------
 
-    def _ended(self, slot: int, initialized: bool, error: RegionError | None) -> Ended:
+    def _ended(self, slot: int, initialized: bool, error: RegionError | None) -> EndedSubscription:
         opened = self._opened[slot]
         if initialized and self.ranges is None:
             self._last_rows.add(opened.request_id)
@@ -343,7 +343,9 @@ class Subscriptions:
         # Its successor's scan repeats the locks that live, so they hold nothing any more.
         self._table[k.HOLD, slot] = self._table[k.NEXT_HOLD, slot] = 0
         reached = int(self._table[k.RESOLVED_TS, slot]) if initialized else opened.base_ts
-        return Ended(opened, reached, int(self._table[k.RECEIVED, slot]), initialized, min(hold, later) or hold, error)
+        return EndedSubscription(
+            opened, reached, int(self._table[k.RECEIVED, slot]), initialized, min(hold, later) or hold, error
+        )
 
     def _slot(self, request_id: int) -> int:
         place = request_id - self._lowest

@@ -162,7 +162,7 @@ class StoreStreams:
         stream.close()
         if known:
             log.info("stream ended", extra={"store": stream.store_id, "reason": reason})
-            self._inbox.say(StreamEnded(stream.number, reason, unreadable))
+            self._inbox.put(StreamEnded(stream.number, reason, unreadable))
 
     def _read(self, stream: _Stream, feed: _Feed, channel: grpc.Channel) -> None:
         method = channel.stream_stream(_V1 if stream.old else _V2, request_serializer=None, response_deserializer=None)

@@ -13,7 +13,7 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.sorter import Chain, FilesReceipt, TaskList, TaskStatus
-from tistream_dispatcher.delivery.delivery import Resync
+from tistream_dispatcher.delivery.delivery import ResyncPauses
 from tistream_dispatcher.delivery.window import WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.pacing import PollSettings
@@ -70,7 +70,7 @@ def new_feed(objects: ObjectStore, sorter: Sorter, clock: ManualClock, *room: By
         DispatcherMetrics(CollectorRegistry()),
         WindowLimits(99, 1 << 20, 99, 1 << 20),
         PollSettings(100, 1_000, 1_000, 60_000, 600_000),
-        Resync(1_000, 60_000),
+        ResyncPauses(1_000, 60_000),
         lambda: None,
         None,
         *room,

@@ -24,7 +24,7 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.dispatcher import StoreList
-from tistream_dispatcher.delivery.delivery import Resync
+from tistream_dispatcher.delivery.delivery import ResyncPauses
 from tistream_dispatcher.delivery.window import WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import DispatcherSettings
@@ -75,7 +75,7 @@ def build_app(
         settings.poll_announced_idle_ms,
     )
     collect = settings.collect
-    resync = Resync(settings.resync_ms, settings.resync_idle_ms)
+    resync = ResyncPauses(settings.resync_ms, settings.resync_idle_ms)
 
     room = ByteBudget(PROCESS_BYTES)
 

@@ -37,7 +37,7 @@ class LineColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LineGroup:
     """A fragment that every line has: the text `lead`, then the values of one row in the columns `parts`, then the text
     `end`.
 
@@ -59,7 +59,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RenderedLines:
     """A piece of the rendered lines, stored end to end: line i is `data[offsets[i]:offsets[i + 1]]`."""
 
     data: U8
@@ -69,7 +69,7 @@ class Written:
 class LineWriter:
     """Renders `count` lines. Each line consists of the groups, in order, and the constant text `tail`."""
 
-    def __init__(self, count: int, groups: Sequence[Group], tail: str) -> None:
+    def __init__(self, count: int, groups: Sequence[LineGroup], tail: str) -> None:
         parts = [part for group in groups for part in group.parts]
         self.count = count
         self._views = ColumnViews([part.array for part in parts])
@@ -117,7 +117,7 @@ class LineWriter:
             data.append(written.data.copy())
         return binary_array(np.concatenate(data), np.concatenate(offsets), None, text=text)
 
-    def write(self, out_bytes: int) -> Iterator[Written]:
+    def write(self, out_bytes: int) -> Iterator[RenderedLines]:
         """Render all lines in order. Yields pieces of about `out_bytes` bytes, each with at least one line. A piece is
         valid only until the next one is requested, because they share a buffer."""
         out = np.empty(out_bytes, np.uint8)
@@ -131,7 +131,7 @@ class LineWriter:
                 into = np.empty(room + self._line_bytes, np.uint8)
                 line, _ = self._render(line, line + 1, into, offsets)
                 assert line > before, f"line {before} takes more than {len(into)} bytes"
-            yield Written(into[: offsets[line - before]], offsets[: line - before + 1])
+            yield RenderedLines(into[: offsets[line - before]], offsets[: line - before + 1])
 
     def _render(self, line: int, end: int, out: U8, offsets: I64) -> tuple[int, int]:
         views = self._views

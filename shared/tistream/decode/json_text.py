@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tistream.decode.cells.kinds import Kind, kind_of
-from tistream.decode.json_lines import Group, LineColumn, LineWriter
+from tistream.decode.json_lines import LineColumn, LineGroup, LineWriter
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column
@@ -31,7 +31,7 @@ _FORMS = {
 
 
 def object_parts(columns: Sequence[Column], arrays: Sequence[Any]) -> list[LineColumn]:
-    """The columns of a json_lines.Group that renders a row as the members of a JSON object. `arrays` has the decoded
+    """The columns of a json_lines.LineGroup that renders a row as the members of a JSON object. `arrays` has the decoded
     values, one array of `rows.decode_rows` for each column."""
     return [
         LineColumn(f"{',' if place else ''}{quoted(column.name)}:", _form_of(column), array)
@@ -42,7 +42,7 @@ def object_parts(columns: Sequence[Column], arrays: Sequence[Any]) -> list[LineC
 def render_objects(columns: Sequence[Column], batch: Any) -> Any:
     """Render each row as a JSON object, such as `{"id":"1","name":"x"}`. Returns a large_string array. `batch` is a
     batch of `rows.decode_rows`, with one field for each column, in order."""
-    group = Group("", object_parts(columns, batch.columns), brackets=True)
+    group = LineGroup("", object_parts(columns, batch.columns), brackets=True)
     return LineWriter(batch.num_rows, [group], "").lines(text=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tistream.decode.json_lines import Group, LineColumn, LineWriter
+from tistream.decode.json_lines import LineColumn, LineGroup, LineWriter
 from tistream.decode.json_text import render_objects
 from tistream.decode.kernels.render_kernel import Form
 from tistream.decode.row_compare import same_rows
@@ -46,4 +46,4 @@ def warm_kernels() -> None:
 def warm_message_kernel() -> None:
     """Compile the kernel `render_rich`, which writes messages of changefeeds, or load it from the cache on disk."""
     number = LineColumn("", Form.GO_DOUBLE, pa.array([0.5], pa.float64()))
-    LineWriter(1, [Group("", [number])], "").lines()
+    LineWriter(1, [LineGroup("", [number])], "").lines()

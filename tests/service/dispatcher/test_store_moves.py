@@ -24,7 +24,7 @@ from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import RetireStore, StoreRoute
 from tistream.wire.sorter import StoreNeed
 from tistream_api.status.store_retirement import taken_ts
-from tistream_dispatcher.delivery.delivery import Resync
+from tistream_dispatcher.delivery.delivery import ResyncPauses
 from tistream_dispatcher.delivery.window import WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.pacing import PollSettings
@@ -226,7 +226,7 @@ def disturb(world: World, names: list[str], rng: random.Random) -> None:
 
 
 def lone_feed(
-    world: World, origin: Origin, resync: Resync | None = None, registry: CollectorRegistry | None = None
+    world: World, origin: Origin, resync: ResyncPauses | None = None, registry: CollectorRegistry | None = None
 ) -> TenantFeed:
     """A dispatcher's reading of a tenant, beside the platform's own."""
     return TenantFeed(
@@ -237,7 +237,7 @@ def lone_feed(
         DispatcherMetrics(registry or CollectorRegistry()),
         WindowLimits(99, 1 << 20, 7, 1 << 20),
         PollSettings(20, 100, 50, 60_000, 60_000),
-        resync or Resync(100, 1_000),
+        resync or ResyncPauses(100, 1_000),
         lambda: None,
     )
 
@@ -316,7 +316,7 @@ def test_a_store_that_comes_is_begun_where_its_tasks_are_now_however_long_ago_th
             put(world, 2, number)
         eventually(lambda: received(world, 1) == received(world, 2) == 1_020)
         registry = CollectorRegistry()
-        feed = lone_feed(world, TINY, Resync(60_000, 60_000), registry)
+        feed = lone_feed(world, TINY, ResyncPauses(60_000, 60_000), registry)
         table = world.client.routes()
         (route,) = table.tenants
         for node in ("dispatcher-1", "other"):

@@ -11,7 +11,7 @@ from tistream.model.ids import TenantKey
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.sorter import Chain, TaskList, TaskStatus
-from tistream_dispatcher.delivery.delivery import Delivery, Resync
+from tistream_dispatcher.delivery.delivery import Delivery, ResyncPauses
 from tistream_dispatcher.delivery.receivers import Receivers
 from tistream_dispatcher.delivery.window import FileWindow, WindowLimits
 
@@ -52,7 +52,7 @@ def test_what_an_earlier_holder_has_received_is_not_what_the_task_has() -> None:
     clock, receivers = ManualClock(1_000), Receivers()
     window = FileWindow(WindowLimits(99, 1 << 20, 99, 1 << 20))
     sorters = SorterClient(HttpClient(transport=httpx.MockTransport(sorter)))
-    delivery = Delivery(TENANT, sorters, receivers, window, clock, Resync(1_000, 8_000))
+    delivery = Delivery(TENANT, sorters, receivers, window, clock, ResyncPauses(1_000, 8_000))
     delivery.set_tasks(1, {1: (URL, 4)})
     delivery.sync()
     assert receivers.received == {}
@@ -75,7 +75,7 @@ def test_what_is_in_manifests_is_asked_about_ever_less_until_something_is_sent()
     clock, receivers = ManualClock(1_000), Receivers()
     window = FileWindow(WindowLimits(99, 1 << 20, 99, 1 << 20))
     sorters = SorterClient(HttpClient(transport=httpx.MockTransport(sorter)))
-    delivery = Delivery(TENANT, sorters, receivers, window, clock, Resync(1_000, 8_000))
+    delivery = Delivery(TENANT, sorters, receivers, window, clock, ResyncPauses(1_000, 8_000))
     delivery.set_tasks(1, {1: (URL, 4)})
 
     def pauses(seconds: int) -> list[int]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tistream.arrays import Bytes, Int64s
 from tistream.decode.cells.string_cells import gather_bytes
-from tistream.decode.json_lines import Group, LineColumn, LineWriter
+from tistream.decode.json_lines import LineColumn, LineGroup, LineWriter
 from tistream.decode.json_text import object_parts, quoted
 from tistream.decode.kernels.render_kernel import Form
 from tistream.read.events import Ddls, Events, Image, Rows
@@ -110,12 +110,12 @@ def _writer(rows: Rows, events: Events) -> LineWriter:
         LineColumn(f'"{names},"schema_version":"', Form.INT, pa.array(rows.schema_version[at])),
     ]
     groups = [
-        Group('{"type":"row","op":"', [LineColumn("", Form.RAW, _OPS)], events.op),
-        Group("", stamps),
-        Group('","key":', _key(table, rows.new), new, brackets=True, silent=True),
-        Group("", _key(table, rows.old), np.where(new < 0, old, -1), brackets=True, silent=True),
-        Group(',"row":', object_parts(visible, rows.new.columns) if rows.new else (), new, brackets=True),
-        Group(',"old_row":', object_parts(visible, rows.old.columns) if rows.old else (), old, brackets=True),
+        LineGroup('{"type":"row","op":"', [LineColumn("", Form.RAW, _OPS)], events.op),
+        LineGroup("", stamps),
+        LineGroup('","key":', _key(table, rows.new), new, brackets=True, silent=True),
+        LineGroup("", _key(table, rows.old), np.where(new < 0, old, -1), brackets=True, silent=True),
+        LineGroup(',"row":', object_parts(visible, rows.new.columns) if rows.new else (), new, brackets=True),
+        LineGroup(',"old_row":', object_parts(visible, rows.old.columns) if rows.old else (), old, brackets=True),
     ]
     return LineWriter(len(events), groups, "}\n")
 

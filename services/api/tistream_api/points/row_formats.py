@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tistream.decode.json_lines import Group, LineColumn, LineWriter
+from tistream.decode.json_lines import LineColumn, LineGroup, LineWriter
 from tistream.decode.json_text import object_parts
 from tistream.decode.kernels.render_kernel import Form
 from tistream_api.encode.arrow_batches import BATCH_ROWS, ROWID, VERSION, field_of
@@ -43,9 +43,9 @@ class NdjsonRows:
     def rows(self, rows: DecodedRows) -> Iterator[Piece]:
         """Implement RowEncoder.rows: encode the next rows."""
         groups = [
-            Group('{"type":"row","key":', key_parts(rows), brackets=True),
-            Group(',"row":', object_parts(self._shape.columns, rows.columns), brackets=True),
-            Group("", [LineColumn(',"commit_ts":', Form.INT_TEXT, rows.known_commit_ts)]),
+            LineGroup('{"type":"row","key":', key_parts(rows), brackets=True),
+            LineGroup(',"row":', object_parts(self._shape.columns, rows.columns), brackets=True),
+            LineGroup("", [LineColumn(',"commit_ts":', Form.INT_TEXT, rows.known_commit_ts)]),
         ]
         tail = f',"schema_version":"{self._shape.schema_version}"}}\n'
         for written in LineWriter(len(rows), groups, tail).write(PIECE_BYTES):

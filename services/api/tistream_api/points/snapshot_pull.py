@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from tistream.decode.json_lines import Group, LineColumn, LineWriter
+from tistream.decode.json_lines import LineColumn, LineGroup, LineWriter
 from tistream.decode.json_text import object_parts
 from tistream.decode.kernels.render_kernel import Form
 from tistream.errors import Gone, RetryableError
@@ -121,9 +121,9 @@ class SnapshotPage:
         names = {"database": version.database, "table": version.head.name, "table_id": str(version.head.id)}
         constant = orjson.dumps({"schema_version": str(shape.schema_version), **names}).decode()[1:-1]
         groups = [
-            Group('{"type":"row","op":"read"', [LineColumn(',"commit_ts":', Form.INT_TEXT, rows.known_commit_ts)]),
-            Group(f',{constant},"key":', key_parts(rows), brackets=True),
-            Group(',"row":', object_parts(shape.columns, rows.columns), brackets=True),
+            LineGroup('{"type":"row","op":"read"', [LineColumn(',"commit_ts":', Form.INT_TEXT, rows.known_commit_ts)]),
+            LineGroup(f',{constant},"key":', key_parts(rows), brackets=True),
+            LineGroup(',"row":', object_parts(shape.columns, rows.columns), brackets=True),
         ]
         for written in LineWriter(len(rows), groups, ',"old_row":null}\n').write(PIECE_BYTES):
             yield self._counted(written.data.tobytes())

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tistream.arrays import Int64s
-from tistream.decode.json_lines import Group, LineColumn
+from tistream.decode.json_lines import LineColumn, LineGroup
 from tistream.decode.kernels.render_kernel import Form
 from tistream_changefeed.rows.row_batch import RowBatch
 
@@ -22,7 +22,7 @@ def ops_of(batch: RowBatch) -> Int64s:
     return np.where(batch.old_at < 0, INSERT, np.where(batch.new_at < 0, DELETE, UPDATE)).astype(np.int64)
 
 
-def chosen(texts: Sequence[str], places: Int64s) -> Group:
+def chosen(texts: Sequence[str], places: Int64s) -> LineGroup:
     """A group of a LineWriter that writes text number `places[i]` of `texts` into line i, and nothing if the number is
     negative."""
-    return Group("", [LineColumn("", Form.RAW, pa.array(texts, pa.large_string()))], places, silent=True)
+    return LineGroup("", [LineColumn("", Form.RAW, pa.array(texts, pa.large_string()))], places, silent=True)

@@ -24,7 +24,7 @@ UNCLAIMED_MS = 200  # pause before the next request for tasks that the sorter do
 
 
 @dataclass(frozen=True, slots=True)
-class Resync:
+class ResyncPauses:
     """Pauses between two requests to a sorter for its positions: usually `pause_ms`. Once its manifests cover all
     received files, the pause grows to `idle_ms`."""
 
@@ -43,7 +43,7 @@ class Delivery:
         receivers: Receivers,
         window: FileWindow,
         clock: Clock,
-        resync: Resync,
+        resync: ResyncPauses,
     ) -> None:
         self._tenant = tenant
         self._sorters = sorters

@@ -22,7 +22,7 @@ from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Hold
-from tistream_dispatcher.delivery.delivery import Delivery, Resync
+from tistream_dispatcher.delivery.delivery import Delivery, ResyncPauses
 from tistream_dispatcher.delivery.receivers import Receivers
 from tistream_dispatcher.delivery.router import Router, TaskSpan
 from tistream_dispatcher.delivery.window import FileWindow, WindowLimits
@@ -61,7 +61,7 @@ class TenantFeed:
         metrics: DispatcherMetrics,
         limits: WindowLimits,
         polling: PollSettings,
-        resync: Resync,
+        resync: ResyncPauses,
         report_now: Callable[[], None],
         collect_ms: int | None = None,
         room: ByteBudget | None = None,

@@ -14,7 +14,7 @@ from tistream.errors import CommitStateUnknown, NotFoundYet, RetryableError, TiS
 from tistream.format.backfill.base_chunk import ChunkId
 from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
-from tistream_ingest.backfill.chunk_units import Unit
+from tistream_ingest.backfill.chunk_units import ChunkUnit
 from tistream_ingest.backfill.sst_files import fetch_pair, read_rows
 from tistream_ingest.jobs.chunk_put import ChunksWritten, chunk_exists, put_chunk
 
@@ -26,7 +26,7 @@ class BackupWork:
     tenant: TenantKey
     backfill_id: str
     base_ts: int
-    unit: Unit
+    unit: ChunkUnit
 
 
 def write_backup_chunks(objects: ObjectStore, backup: ObjectStore, work: BackupWork) -> ChunksWritten:

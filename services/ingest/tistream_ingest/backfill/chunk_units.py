@@ -18,7 +18,7 @@ from tistream.model.span import KeySpan
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class ChunkUnit:
     """The work of one Spark task: the chunks that are read from one pair of SST files, as (number, span). pair: None if
     no file has keys of the chunk; the chunk is then empty."""
 
@@ -31,7 +31,7 @@ class BackupPlan:
     """The plan of a backfill from a full backup: all chunks, and the units of work that write them."""
 
     plan: ChunkPlan
-    units: tuple[Unit, ...]
+    units: tuple[ChunkUnit, ...]
 
 
 def plan_backup(spans: Iterable[KeySpan], pairs: Sequence[SstPair], base_ts: int) -> BackupPlan:
@@ -46,8 +46,8 @@ def plan_backup(spans: Iterable[KeySpan], pairs: Sequence[SstPair], base_ts: int
         for at, piece in pieces:
             (of_pair.setdefault(at, []) if at is not None else empty).append((len(chunks), piece))
             chunks.append(piece)
-    units = [Unit(pairs[at], tuple(listed)) for at, listed in sorted(of_pair.items())]
-    units += [Unit(None, (one,)) for one in empty]
+    units = [ChunkUnit(pairs[at], tuple(listed)) for at, listed in sorted(of_pair.items())]
+    units += [ChunkUnit(None, (one,)) for one in empty]
     return BackupPlan(ChunkPlan(tuple(chunks), base_ts), tuple(units))
 
 

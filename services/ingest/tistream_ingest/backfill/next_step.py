@@ -9,7 +9,7 @@ from typing import Literal
 
 from tistream.format.backfill.chunk_plan import ChunkPlan
 from tistream.model.base_cover import Cover, Hole, base_ts_of
-from tistream_ingest.backfill.chunk_units import Unit
+from tistream_ingest.backfill.chunk_units import ChunkUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class BackfillEnd:
         return "finished" if self.reason is None else "failed"
 
 
-def missing_units(units: Sequence[Unit], there: Collection[int], count_max: int) -> list[Unit]:
+def missing_units(units: Sequence[ChunkUnit], there: Collection[int], count_max: int) -> list[ChunkUnit]:
     """The units that have a chunk which does not exist yet, in order, at most `count_max`. `there`: the numbers of the
     chunks that exist."""
     found = (unit for unit in units if any(number not in there for number, _ in unit.chunks))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.arrays import Bools, Int64s
-from tistream.decode.json_lines import Group, LineColumn, LineWriter
+from tistream.decode.json_lines import LineColumn, LineGroup, LineWriter
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.actions import action_number
@@ -107,7 +107,7 @@ class CanalJson:
         trims = options.delete_only_output_handle_key_columns and bool(trimmed)
         deleted = kind == DELETE
         old_only = np.where(deleted, batch.old_at, -1)
-        groups = [Group(shape.lead(), [LineColumn("", Form.RAW, _OPS)], kind)]
+        groups = [LineGroup(shape.lead(), [LineColumn("", Form.RAW, _OPS)], kind)]
         if trims:
             groups += [
                 *shape.types(columns, np.where(deleted, -1, lines)),
@@ -121,7 +121,7 @@ class CanalJson:
             shape.row(',"data":[{', batch.old, trimmed if trims else columns, old_only),
         ]
         if options.enable_tidb_extension:
-            groups.append(Group(',"_tidb":{', _extension(batch, mark, locations, options.output_row_key), end="}"))
+            groups.append(LineGroup(',"_tidb":{', _extension(batch, mark, locations, options.output_row_key), end="}"))
         return LineWriter(len(batch), groups, "}").lines()
 
 
@@ -140,7 +140,7 @@ class _Shape:
         names = f'"database":{html_quoted(database)},"table":{html_quoted(table)}'
         return f'{{"id":0,{names},"pkNames":[{keys}],"isDdl":false,"type":"'
 
-    def types(self, columns: Sequence[Column], places: Int64s | None) -> list[Group]:
+    def types(self, columns: Sequence[Column], places: Int64s | None) -> list[LineGroup]:
         """The JSON text of the times, and of the types of these columns. It is written into the lines whose place is
         not negative, or into all lines if `places` is None."""
         batch, options = self._batch, self._options
@@ -162,24 +162,26 @@ class _Shape:
             for place in places_of(batch, columns)
         )
         text += "}" if columns else "null"
-        return [Group("", parts, places, optional=places is not None, end=f'{text},"mysqlType":{{{names}}}')]
+        return [LineGroup("", parts, places, optional=places is not None, end=f'{text},"mysqlType":{{{names}}}')]
 
-    def old(self, columns: Sequence[Column], updates: Bools) -> list[Group]:
+    def old(self, columns: Sequence[Column], updates: Bools) -> list[LineGroup]:
         """The JSON member `old`, with the old values of the updates that the mask selects."""
         nothing = ',"old":null'
         if not updates.any():
-            return [Group(nothing, ())]
+            return [LineGroup(nothing, ())]
         places = np.where(updates, self._batch.old_at, -1)
         if self._options.only_output_updated_columns or self._options.content_compatible:
             parts = changed_parts(self._batch, columns, _head, self._form)
-            shown = Group(',"old":[{', parts, places, optional=True, sparse=True, end="}]")
+            shown = LineGroup(',"old":[{', parts, places, optional=True, sparse=True, end="}]")
         else:
             shown = self.row(',"old":[{', self._batch.old, columns, places)
-        return [Group(nothing, (), np.where(updates, -1, 0), optional=True), shown]
+        return [LineGroup(nothing, (), np.where(updates, -1, 0), optional=True), shown]
 
-    def row(self, lead: str, arrays: Sequence[pa.Array], columns: Sequence[Column], places: Int64s) -> Group:
+    def row(self, lead: str, arrays: Sequence[pa.Array], columns: Sequence[Column], places: Int64s) -> LineGroup:
         """The JSON text of these columns of the rows at `places`, in brackets."""
-        return Group(lead, all_parts(self._batch, arrays, columns, _head, self._form), places, optional=True, end="}]")
+        return LineGroup(
+            lead, all_parts(self._batch, arrays, columns, _head, self._form), places, optional=True, end="}]"
+        )
 
     def _form(self, column: Column) -> Form:
         return types.form_of(column, faults=self._options.faults)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tistream.decode.json_lines import Group, LineColumn, LineWriter
+from tistream.decode.json_lines import LineColumn, LineGroup, LineWriter
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import TableVersion
@@ -107,7 +107,7 @@ class DebeziumEncoder:
         if not self._options.debezium_disable_schema:
             name = schema_name(self._options.cluster, *batch.version.name)
             tail = f',"schema":{{"type":"struct","name":"{name}.Key","optional":false,"fields":[{fields.of(facts)}]}}}}'
-        return LineWriter(len(batch), [Group('{"payload":', parts, places, brackets=True)], tail).lines()
+        return LineWriter(len(batch), [LineGroup('{"payload":', parts, places, brackets=True)], tail).lines()
 
     def _values(self, batch: RowBatch, fields: _Fields, columns: tuple[ColumnFacts, ...]) -> pa.Array:
         options = self._options
@@ -118,20 +118,20 @@ class DebeziumEncoder:
         before = '"u","before":' if options.output_old_value else '"u","after":'
         ops = ['"c","before":null,"after":', '"d","after":null,"before":', before]
         groups = [
-            Group(f'{{"payload":{{{head}', [LineColumn("", Form.INT, commit_ms)]),
-            Group(middle, [LineColumn("", Form.INT, pa.array(batch.commit_ts))]),
-            Group(f'{end},"ts_ms":', [LineColumn("", Form.INT, commit_ms)]),
-            Group(',"transaction":null,"op":', chosen(ops, kinds).parts, kinds),
+            LineGroup(f'{{"payload":{{{head}', [LineColumn("", Form.INT, commit_ms)]),
+            LineGroup(middle, [LineColumn("", Form.INT, pa.array(batch.commit_ts))]),
+            LineGroup(f'{end},"ts_ms":', [LineColumn("", Form.INT, commit_ms)]),
+            LineGroup(',"transaction":null,"op":', chosen(ops, kinds).parts, kinds),
         ]
         old_at = batch.old_at if options.output_old_value else np.where(updated, ABSENT, batch.old_at)
         if len(batch.old) and (old_at >= 0).any():
             old = value_parts(columns, batch.old, defaults=options.compatible)
-            groups.append(Group("", old, old_at, brackets=True, silent=True))
+            groups.append(LineGroup("", old, old_at, brackets=True, silent=True))
         if options.output_old_value and updated.any():
             groups.append(chosen([',"after":'], np.where(updated, 0, ABSENT)))
         if len(batch.new) and (batch.new_at >= 0).any():
             new = value_parts(columns, batch.new, defaults=options.compatible)
-            groups.append(Group("", new, batch.new_at, brackets=True, silent=True))
+            groups.append(LineGroup("", new, batch.new_at, brackets=True, silent=True))
         tail = "}}" if options.debezium_disable_schema else f'}},"schema":{self._envelope(batch, fields, columns)}}}'
         return LineWriter(len(batch), groups, tail).lines()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tistream.arrays import Int64s
-from tistream.decode.json_lines import Group, LineColumn, LineWriter
+from tistream.decode.json_lines import LineColumn, LineGroup, LineWriter
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.actions import action_number
@@ -95,9 +95,9 @@ class OpenProtocol:
         partition = f',"ptn":{batch.physical_id}' if batch.version.table.partition_ids is not None else ""
         parts = [LineColumn('{"ts":', Form.INT, pa.array(batch.commit_ts))]
         if locations is None:
-            return LineWriter(len(batch), [Group("", parts)], f"{scope}{partition}}}").lines()
+            return LineWriter(len(batch), [LineGroup("", parts)], f"{scope}{partition}}}").lines()
         parts.append(LineColumn(scope, Form.GO_ESCAPED, pa.array(locations, pa.large_string())))
-        return LineWriter(len(batch), [Group("", parts)], f"{partition}}}").lines()
+        return LineWriter(len(batch), [LineGroup("", parts)], f"{partition}}}").lines()
 
     def _values(self, batch: RowBatch, columns: Sequence[Column]) -> pa.Array:
         options = self._options
@@ -124,18 +124,18 @@ class _Shape:
         self._batch, self._faults = batch, faults
         self._flags = described.flags_of(batch.version.table, batch.handle)
 
-    def all(self, lead: str, arrays: Sequence[pa.Array], columns: Sequence[Column], places: Int64s) -> Group:
+    def all(self, lead: str, arrays: Sequence[pa.Array], columns: Sequence[Column], places: Int64s) -> LineGroup:
         """The JSON text of these columns of the rows at `places`."""
         parts = all_parts(self._batch, arrays, columns, self._head, self._form, "}")
-        return Group(lead, parts, places, optional=True, end="}}" if parts else "}")
+        return LineGroup(lead, parts, places, optional=True, end="}}" if parts else "}")
 
-    def updated(self, lead: str, columns: Sequence[Column], places: Int64s) -> Group:
+    def updated(self, lead: str, columns: Sequence[Column], places: Int64s) -> LineGroup:
         """The JSON text of the old values of the columns that the updates at `places` change."""
         if self._faults:
             parts = updated_parts(self._batch, columns, self._head, self._description, self._form)
         else:
             parts = changed_parts(self._batch, columns, self._head, self._form, "}")
-        return Group(lead, parts, places, optional=True, sparse=True, end="}")
+        return LineGroup(lead, parts, places, optional=True, sparse=True, end="}")
 
     def _head(self, column: Column) -> str:
         return f"{go_quoted(column.name)}:{{{self._description(column)}"

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tistream.decode.cells.kinds import Kind, kind_of
-from tistream.decode.json_lines import Group, LineColumn, LineWriter
+from tistream.decode.json_lines import LineColumn, LineGroup, LineWriter
 from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb import table as t
@@ -81,13 +81,13 @@ class SimpleEncoder:
         """Encode row events with only the columns of the handle key. `locations`: where the whole messages are stored,
         if they are."""
         mark = ',"handleKeyOnly":true'
-        groups = [Group(mark, [])]
+        groups = [LineGroup(mark, [])]
         if locations is not None:
             part = LineColumn("", Form.HTML_CODED, pa.array(locations, pa.large_string()))
-            groups = [Group(',"claimCheckLocation":', [part], end=mark)]
+            groups = [LineGroup(',"claimCheckLocation":', [part], end=mark)]
         return Messages(None, self._values(batch, batch.handle, groups))
 
-    def _values(self, batch: RowBatch, columns: Sequence[Column], marks: Sequence[Group]) -> pa.Array:
+    def _values(self, batch: RowBatch, columns: Sequence[Column], marks: Sequence[LineGroup]) -> pa.Array:
         kinds = ops_of(batch)
         database, table = batch.version.name
         head = (
@@ -96,10 +96,10 @@ class SimpleEncoder:
         )
         types = {INSERT: "INSERT", DELETE: "DELETE", UPDATE: "UPDATE"}
         groups = [
-            Group(head, chosen([types[op] for op in sorted(types)], kinds).parts, kinds),
-            Group('","commitTs":', [LineColumn("", Form.INT, pa.array(batch.commit_ts))]),
-            Group(',"buildTs":', [LineColumn("", Form.INT, pa.array(physical_ms(batch.commit_ts)))]),
-            Group(f',"schemaVersion":{self._versions.of(batch.version)}', []),
+            LineGroup(head, chosen([types[op] for op in sorted(types)], kinds).parts, kinds),
+            LineGroup('","commitTs":', [LineColumn("", Form.INT, pa.array(batch.commit_ts))]),
+            LineGroup(',"buildTs":', [LineColumn("", Form.INT, pa.array(physical_ms(batch.commit_ts)))]),
+            LineGroup(f',"schemaVersion":{self._versions.of(batch.version)}', []),
             *marks,
         ]
         at = places_of(batch, columns)
@@ -107,7 +107,7 @@ class SimpleEncoder:
             if (places >= 0).any():
                 parts = self._parts([batch.columns[one] for one in at], [arrays[one] for one in at])
                 groups.append(chosen([f',"{name}":'], (places >= 0) + ABSENT))
-                groups.append(Group("", parts, places, brackets=True, silent=True))
+                groups.append(LineGroup("", parts, places, brackets=True, silent=True))
         return LineWriter(len(batch), groups, "}").lines()
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:

@@ -22,7 +22,7 @@ _NO_CHARACTERS.flags.writeable = False
 
 @dataclass(frozen=True, slots=True)
 class LineColumn:
-    """One column of a Group. `head` is the constant text before each value, `form` the JSON form of the values, and
+    """One column of a LineGroup. `head` is the constant text before each value, `form` the JSON form of the values, and
     `array` has the values.
 
     In a sparse group, the constant text `tail` follows each value. `shown` then says which lines have the column; None:

@@ -31,8 +31,8 @@ _FORMS = {
 
 
 def object_parts(columns: Sequence[Column], arrays: Sequence[Any]) -> list[LineColumn]:
-    """The columns of a json_lines.LineGroup that renders a row as the members of a JSON object. `arrays` has the decoded
-    values, one array of `rows.decode_rows` for each column."""
+    """The columns of a json_lines.LineGroup that renders a row as the members of a JSON object. `arrays` has the
+    decoded values, one array of `rows.decode_rows` for each column."""
     return [
         LineColumn(f"{',' if place else ''}{quoted(column.name)}:", _form_of(column), array)
         for place, (column, array) in enumerate(zip(columns, arrays, strict=True))

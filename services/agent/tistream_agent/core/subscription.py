@@ -77,7 +77,8 @@ class OpenedSubscription:
 @dataclass(frozen=True, slots=True)
 class EndedSubscription:
     """A subscription that ended. `reached_ts` is the ts from which the next subscription of its keys must begin.
-    `received_ts` is the highest resolved_ts that it received; 0 if it received none. `hold_ts`: as in Opened."""
+    `received_ts` is the highest resolved_ts that it received; 0 if it received none. `hold_ts`: as in
+    OpenedSubscription."""
 
     opened: OpenedSubscription
     reached_ts: int

@@ -2,7 +2,7 @@
 tables out. Pure.
 
 Delivery is at least once and in any order; `(key, start_ts)` identifies a change (design.md 3 and 4). Nearly all
-changes are one prewrite and one commit, which match/pairs.py matches. match/exact.py matches the others.
+changes are one prewrite and one commit, which match/fast_match.py matches. match/exact_match.py matches the others.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pyarrow as pa
 from tistream.arrays import Int64s
 from tistream.model.tidb_key import KeyKind
 from tistream.model.ts import Window
-from tistream_sorter.match.exact import IDENTITY, NEW, resolve
+from tistream_sorter.match.exact_match import IDENTITY, NEW, resolve
+from tistream_sorter.match.fast_match import settle
 from tistream_sorter.match.order import segment_order
-from tistream_sorter.match.pairs import settle
 from tistream_sorter.match.shard_entries import ShardEntries
 
 

@@ -25,8 +25,8 @@ from tistream_sorter.match.contracts import (
     UNMATCHED_WIDE,
     widened,
 )
-from tistream_sorter.match.exact import NEW
-from tistream_sorter.match.pairs import PLAIN_COMMIT, PLAIN_PREWRITE, UNUSUAL, WHOLE, Entries
+from tistream_sorter.match.exact_match import NEW
+from tistream_sorter.match.fast_match import PLAIN_COMMIT, PLAIN_PREWRITE, UNUSUAL, WHOLE, Entries
 
 _NEWEST = pl.CompatLevel.newest()
 _FACTS = ("type", "region_version", "log_index", "generation")
@@ -36,7 +36,7 @@ class ShardEntries:
     """All entries of one shard in one tick, as columns with one item per row.
 
     start_ts. commit_ts: 0 if the entry has none. part: NEW for a change of this tick, or else the position of the
-    pending part in its list. kind: a constant of match/pairs.py. keys: raw keys. parts: the decoded keys. away: whether
+    pending part in its list. kind: a constant of match/fast_match.py. keys: raw keys. parts: the decoded keys. away: whether
     the row's values are in a change file, to which its pointer leads.
     """
 
@@ -62,7 +62,7 @@ class ShardEntries:
         return len(self.part)
 
     def plain(self, rows: Int64s) -> Entries:
-        """The rows with these numbers, as input of the fast path (match/pairs.py)."""
+        """The rows with these numbers, as input of the fast path (match/fast_match.py)."""
         if len(rows) == len(self):
             return Entries(self.start_ts, self.kind, self.keys, self.parts)
         return Entries(self.start_ts[rows], self.kind[rows], self.keys.gather(rows), self.parts.take(rows))
@@ -82,7 +82,7 @@ class ShardEntries:
         return pa.chunked_array(chunks, UNMATCHED_SCHEMA.field(name).type)
 
     def _kinds(self) -> npt.NDArray[np.int8]:
-        """The kind of each row, as a constant of match/pairs.py."""
+        """The kind of each row, as a constant of match/fast_match.py."""
         types = _numbers(self._entries("type"))
         by_type = np.full(256, UNUSUAL, np.int8)
         by_type[[PREWRITE, COMMIT, COMMITTED]] = PLAIN_PREWRITE, PLAIN_COMMIT, WHOLE

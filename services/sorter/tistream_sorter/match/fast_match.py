@@ -3,7 +3,7 @@
 Entries are grouped by start_ts with one sort of packed words. Entries of a transaction with several rows are grouped
 again by a hash of (start_ts, key). Entries of one (key, start_ts) always fall into one group. So a group that consists
 of a prewrite and its commit (start_ts and key compared in full) is matched without any other entry. All other groups,
-and those with a hash collision, are left to match/exact.py, which uses joins.
+and those with a hash collision, are left to match/exact_match.py, which uses joins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import polars as pl
 
 from tistream.arrays import Int64s, UInt64s
 from tistream.model.tidb_key import KeyParts
-from tistream_sorter.match.packed import WORD, sort_words, stable_order
+from tistream_sorter.match.packed_sort import WORD, sort_words, stable_order
 
 PLAIN_PREWRITE, PLAIN_COMMIT, WHOLE, UNUSUAL = 0, 1, 2, 3
 CLASS_BITS = 2

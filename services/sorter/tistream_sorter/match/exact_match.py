@@ -1,7 +1,7 @@
 """Matches by joins on (key, start_ts), for any number and order of the entries of a change: the exact path. Pure.
 
 Entries are delivered at least once and in any order (design.md 3 and 4). Changes with exactly one prewrite and one
-commit were matched before, by the fast path in match/pairs.py.
+commit were matched before, by the fast path in match/fast_match.py.
 """
 
 from __future__ import annotations

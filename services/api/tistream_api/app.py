@@ -31,7 +31,7 @@ from tistream.read.scan import Budget
 from tistream.secrets.sealing import BadKey, public_key
 from tistream.service.http.app import THREADS, new_app
 from tistream.service.http.guard import METRICS
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes

@@ -19,7 +19,7 @@ from tistream.read.cursor import Scope
 from tistream.read.group_cache import CacheExpiry, GroupCache
 from tistream.schema.visible import TableVersion
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes

@@ -11,7 +11,7 @@ from fastapi import APIRouter, FastAPI, Query, Request
 from tistream.clock import Clock
 from tistream.model.ids import TenantKey
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes

@@ -19,7 +19,7 @@ from tistream.pool.base_covers import cover_of
 from tistream.pool.versions.plan import IndexShard
 from tistream.schema.history import History
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from tistream.clock import Clock
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.observe.metrics import LoopMetrics, new_registry
 from tistream.service.observe.store_metrics import measured

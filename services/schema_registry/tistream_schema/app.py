@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from tistream import concurrency
 from tistream.clock import Clock
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes

@@ -17,7 +17,7 @@ from tistream.concurrency import new_event
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.observe.metrics import LoopMetrics, new_registry

@@ -18,7 +18,7 @@ from support.not_run import not_run
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.secrets.sealing import opened, private_keys, public_key, seal
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.settings import ServiceSettings, settings_config
 from tistream.wire.auth.service_token import parse_keys
 

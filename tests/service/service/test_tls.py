@@ -26,7 +26,7 @@ from tistream.concurrency import start_thread
 from tistream.errors import Unavailable
 from tistream.service.http import serve as serving
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.observe.metrics import new_registry
 from tistream.service.settings import ServiceSettings, SettingsError, TlsSettings, settings_config
 

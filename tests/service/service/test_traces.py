@@ -32,7 +32,7 @@ from tistream.clock import SystemClock
 from tistream.concurrency import new_executor
 from tistream.errors import Unavailable
 from tistream.service.http.app import new_app
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.http.tls import server_context
 from tistream.service.http.traces import begin_traces, end_traces
 from tistream.service.observe import otel

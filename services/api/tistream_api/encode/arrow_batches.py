@@ -17,7 +17,7 @@ from tistream.read.events import Ddls, Events, Image, Rows
 from tistream.schema.tidb.sql_type import sql_type
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
-from tistream_api.encode.end import PageEnd
+from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.raw_encoding import is_raw, record_batches
 
 VERSION = "1"

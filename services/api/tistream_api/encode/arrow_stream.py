@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tistream.read.events import Events
 from tistream_api.encode.arrow_batches import batches, end_batch
-from tistream_api.encode.end import PageEnd
+from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.piece import Piece
 
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"

@@ -10,7 +10,7 @@ import zstandard
 
 from tistream.read.events import Events
 from tistream_api.encode.encoding import Encoder
-from tistream_api.encode.end import PageEnd
+from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.piece import Piece
 
 LEVEL = 1  # of both codings: an answer is made once, for one reader that waits for it

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from tistream.read.events import Events
 from tistream_api.encode.arrow_stream import ArrowEncoder
-from tistream_api.encode.end import PageEnd
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.encode.one_stream import OneStream, OneStreamEncoder
+from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.parquet_tar import ParquetEncoder
 from tistream_api.encode.piece import Piece
 from tistream_api.request.params import PullParams

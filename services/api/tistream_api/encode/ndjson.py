@@ -17,7 +17,7 @@ from tistream.decode.kernels.render_kernel import Form
 from tistream.read.events import Ddls, Events, Image, Rows
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.table import Table
-from tistream_api.encode.end import PageEnd
+from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.raw_encoding import is_raw
 from tistream_api.encode.raw_encoding import lines as raw_lines
 

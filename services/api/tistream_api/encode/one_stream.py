@@ -17,7 +17,7 @@ from tistream.read.source import TenantSource
 from tistream.read.source_contract import Batch
 from tistream_api.encode.arrow_batches import DDL_SCHEMA, batches, nameless_schema, row_schema
 from tistream_api.encode.arrow_stream import END_OF_STREAM
-from tistream_api.encode.end import PageEnd
+from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.piece import Piece
 from tistream_api.encode.raw_encoding import RAW_SCHEMA
 from tistream_api.request.params import ALL, DDL, PullParams

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tistream.read.events import Events
 from tistream_api.encode.arrow_batches import batches
-from tistream_api.encode.end import PageEnd
+from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.piece import Piece
 
 # Bytes of events that are buffered before a file is written; a tar archive needs a file's size before the file.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tistream.read.events import Ddls, Events
 from tistream.schema.ddl_event import DdlEvent
 from tistream_api.encode.encoding import Encoder
-from tistream_api.encode.end import PageEnd
+from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.piece import Piece
 
 MayRead = Callable[[str, str], bool]

@@ -21,8 +21,8 @@ from tistream.read.row_events import Barrier
 from tistream.read.source_contract import Batch
 from tistream_api.admission.memory_budget import MemoryShare
 from tistream_api.encode.encoding import Encoder
-from tistream_api.encode.end import PageEnd
 from tistream_api.encode.one_stream import OneStream
+from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.piece import Piece
 from tistream_api.request.params import PullParams
 

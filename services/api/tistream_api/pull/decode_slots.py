@@ -17,7 +17,7 @@ from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_lock
 from tistream.read.events import Events
 from tistream_api.encode.encoding import Encoder
-from tistream_api.encode.end import PageEnd
+from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.piece import Piece
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from tistream.errors import AlreadyDiffers
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream_meta.database import counter_rows, tables
-from tistream_meta.database.stored import parents_of, parents_text, seal_of, seal_text
+from tistream_meta.database.seal_columns import parents_of, parents_text, seal_of, seal_text
 from tistream_meta.decide.model import Child, Task
 from tistream_meta.decide.split_merge import Succession, TaskOrder
 from tistream_meta.decide.task_phases import PhaseEvent

@@ -22,7 +22,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream_meta.audit import shown
-from tistream_meta.audit.acts import doing
+from tistream_meta.audit.audited_action import doing
 from tistream_meta.audit.shown import Subject
 from tistream_meta.database import audit_log, counter_rows, store_rows, tables, task_rows, tenant_rows
 from tistream_meta.decide.model import Change, Tenant

@@ -13,7 +13,7 @@ from tistream import acting
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.wire.audit import LIMIT_DEFAULT, LIMIT_MAX, AuditPage
-from tistream_meta.audit.acts import doing
+from tistream_meta.audit.audited_action import doing
 from tistream_meta.database.audit_log import AuditLog
 
 CHANGING = frozenset(("POST", "PUT", "PATCH", "DELETE"))

@@ -9,7 +9,7 @@ from tistream.clock import Clock
 from tistream.concurrency import new_condition
 from tistream.errors import Fenced, Unavailable
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
-from tistream_meta.audit.acts import doing
+from tistream_meta.audit.audited_action import doing
 from tistream_meta.database.repository import Repository
 
 LOOK_MS = 300

@@ -25,7 +25,7 @@ from tistream.clock import Clock, SystemClock
 from tistream.concurrency import new_event
 from tistream.service.http import problems
 from tistream.service.http.guard import GuardMiddleware
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.http.traces import RequestSpans, describe_request
 from tistream.service.ids import random_id
 from tistream.service.observe.metrics import HttpMetrics

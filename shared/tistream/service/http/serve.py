@@ -14,7 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from tistream.service.http.begin import begin, wrong_settings_end_it
-from tistream.service.http.peers import PeerClients
+from tistream.service.http.peer_clients import PeerClients
 from tistream.service.http.request_deadline import DeadlinedProtocol
 from tistream.service.http.traces import end_traces
 from tistream.service.lifetime import end_after

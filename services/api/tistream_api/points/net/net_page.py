@@ -18,7 +18,7 @@ from tistream.read.events import Ddls, Events
 from tistream.read.row_events import Barrier
 from tistream.read.source import TenantSource
 from tistream_api.encode.encoding import Encoder
-from tistream_api.encode.end import PageEnd
+from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.piece import Piece
 from tistream_api.points import point_cursor
 from tistream_api.points.list_rows import undecodable

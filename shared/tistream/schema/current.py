@@ -20,7 +20,7 @@ from tistream.schema.visible import Database, Name, StoredTable, TableVersion, n
 
 
 @dataclass(slots=True)
-class Touched:
+class ChangedIds:
     """The ids of the databases, tables and jobs, and the schema versions, that the records of one transaction change.
     `restored`: the restores by BR that they name. `base`: the state that begins a history, if it is among these
     records."""
@@ -42,10 +42,10 @@ class CurrentSchema:
         self._tables_of: dict[int, set[int]] = {}  # database id -> table ids
         self._ever_named = IdSet()
 
-    def apply(self, records: Iterable[Record]) -> Touched:
+    def apply(self, records: Iterable[Record]) -> ChangedIds:
         """Apply the records of one transaction. Returns what they change; a changed database changes all of its
         tables."""
-        touched = Touched()
+        touched = ChangedIds()
         for record in records:
             change = record.change
             match change:

@@ -125,7 +125,7 @@ class Discovery:
         objects = self._objects.list_after(layout.change_file_prefix(self._tenant, store_id))
         return any(layout.parse_change_file(one.key) is not None for one in islice(objects, NAMES_MAX))
 
-    def has(self, store_id: int, ts: int) -> bool | None:
+    def file_exists(self, store_id: int, ts: int) -> bool | None:
         """Ask the object store whether it has the announced file of a store. Returns None if it did not answer, with
         the reason in `problem`. Without this check a caller could announce stores that do not exist, and each would be
         LISTed for ever, at a cost."""

@@ -282,7 +282,7 @@ class TenantFeed:
         if store_id not in self._stores:
             if not self._share.concerns(store_id):
                 return
-            is_there = self._discovery.has(store_id, max(stamps))
+            is_there = self._discovery.file_exists(store_id, max(stamps))
             if is_there is False:
                 self._pace.announced_early(now_ms)
             if not is_there:

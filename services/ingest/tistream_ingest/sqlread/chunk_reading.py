@@ -87,7 +87,7 @@ def read_rows(server: SqlServer, table: ReadTable, span: KeySpan, page_rows: int
     NotEncodable, InvalidRequest, Unavailable."""
     encoding = table.encoding
     source = sql.source_of(table.database, table.name, table.partition)
-    extra = [COMMIT_TS] if server.knows(f"SELECT {COMMIT_TS} FROM {source} LIMIT 0") else []
+    extra = [COMMIT_TS] if server.accepts(f"SELECT {COMMIT_TS} FROM {source} LIMIT 0") else []
     if encoding.form is KeyForm.UPSTREAM:
         extra.append(sql.upstream_key(encoding, table.database, table.name, table.partition))
     keys = len(sql.key_names(encoding))

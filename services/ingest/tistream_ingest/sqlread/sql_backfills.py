@@ -103,7 +103,7 @@ def _refusal(server: SqlServer, table: ReadTable) -> str | None:
         return None
     source = sql.source_of(table.database, table.name, table.partition)
     call = sql.upstream_key(table.encoding, table.database, table.name, table.partition)
-    return None if server.knows(f"SELECT {call} FROM {source} LIMIT 0") else table.encoding.reason
+    return None if server.accepts(f"SELECT {call} FROM {source} LIMIT 0") else table.encoding.reason
 
 
 def _tenant(row: BackfillRow) -> TenantKey:

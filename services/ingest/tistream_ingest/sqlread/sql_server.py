@@ -113,7 +113,7 @@ class SqlServer:
         found = self.rows(NEW_COLLATIONS)
         return bool(found) and (found[0][0] or b"").lower() in (b"true", b"1", b"on")
 
-    def knows(self, sql: str) -> bool:
+    def accepts(self, sql: str) -> bool:
         """Whether the server accepts a query. Raises the errors of `rows`, except Refused, for which it returns
         False."""
         try:

@@ -12,13 +12,13 @@ from tistream_meta.decide.model import Change, Node, Plan, Store, Task, Tenant
 
 
 @dataclass(slots=True)
-class Touched:
+class ConcernedItems:
     """The tasks (removed ones included) and tenants that a change may concern."""
 
     tasks: set[int] = field(default_factory=set)
     tenants: set[TenantKey] = field(default_factory=set)
 
-    def add(self, other: Touched) -> None:
+    def add(self, other: ConcernedItems) -> None:
         """Add the tasks and tenants of `other`."""
         self.tasks |= other.tasks
         self.tenants |= other.tenants
@@ -42,11 +42,11 @@ class OwnerCopy:
         for store in plan.stores:
             self._put_store(store)
 
-    def everything(self) -> Touched:
+    def everything(self) -> ConcernedItems:
         """A Touched with all tasks and tenants."""
-        return Touched(set(self.tasks), set(self.tenants))
+        return ConcernedItems(set(self.tasks), set(self.tenants))
 
-    def take(self, change: Change) -> Touched:
+    def take(self, change: Change) -> ConcernedItems:
         """Apply the changes of a committed transaction to the copy. Returns the tasks and tenants that they concern."""
         touched = set(change.gone)
         for tenant in change.tenants:
@@ -76,7 +76,7 @@ class OwnerCopy:
             self.tenants.pop(key, None)
             tenants.add(key)
         self.version = change.version
-        return Touched(touched, tenants)
+        return ConcernedItems(touched, tenants)
 
     def tasks_of(self, tenant: TenantKey) -> list[Task]:
         """The tasks of a tenant, in key order."""

@@ -32,7 +32,7 @@ from tistream_meta.decide.task_phases import Placement
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner import route_table
 from tistream_meta.owner.announcements import AnnouncementBoard
-from tistream_meta.owner.catalog import OwnerCopy, Touched
+from tistream_meta.owner.catalog import ConcernedItems, OwnerCopy
 from tistream_meta.owner.election import Ownership
 from tistream_meta.owner.node_liveness import NodeHeartbeats
 from tistream_meta.owner.reports import ReportedTask, Reports
@@ -77,7 +77,7 @@ class OwnerCalls:
         self._scheduler = Scheduler(repository, self._reports, options.rules)
         self._starts = TenantStarts(objects, clock, options.snapshot_retry_max_ms)
         self._book: OwnerCopy | None = None  # None: must be read from the database
-        self._touched = Touched()  # since the last route table
+        self._touched = ConcernedItems()  # since the last route table
 
     @property
     def has_plan(self) -> bool:
@@ -367,7 +367,7 @@ class OwnerCalls:
             return
         table = self._maker.make(book, self._touched, mark.owner_rev, self.heartbeats.states, self._options.own_url)
         self._routes.publish(table)
-        self._touched = Touched()
+        self._touched = ConcernedItems()
         self.heartbeats.routed()
         self._metrics.tenants.set(len(book.tenants))
         self._metrics.tasks.set(len(book.tasks))

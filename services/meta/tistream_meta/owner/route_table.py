@@ -10,7 +10,7 @@ from tistream.wire.meta import ChildTask, RouteTable, SealOrder, StoreRoute, Tas
 from tistream_meta.decide.discoverer import Discoverers, dispatchers
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Node, Store, Task, Tenant
-from tistream_meta.owner.catalog import OwnerCopy, Touched
+from tistream_meta.owner.catalog import ConcernedItems, OwnerCopy
 
 
 class RouteMaker:
@@ -23,7 +23,7 @@ class RouteMaker:
         self._discovered_by: dict[TenantKey, str | None] = {}
 
     def make(
-        self, book: OwnerCopy, touched: Touched, owner_rev: int, states: Mapping[str, NodeState], own_url: str
+        self, book: OwnerCopy, touched: ConcernedItems, owner_rev: int, states: Mapping[str, NodeState], own_url: str
     ) -> RouteTable:
         """Make the route table of the present state. `touched` has the tasks and tenants that may have changed since
         the last table; only their routes are made anew."""

@@ -20,7 +20,13 @@ from tistream.schema.tidb.table import FLAG_PRIMARY, Column
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.protocols.avro.decimal_kernel import unscaled_bytes
 from tistream_changefeed.protocols.avro.options import AvroOptions
-from tistream_changefeed.protocols.avro.record_kernel import VARINT_BYTES, Null, Wire, put_records, string_bytes
+from tistream_changefeed.protocols.avro.record_kernel import (
+    VARINT_BYTES,
+    AvroEncoding,
+    NullEncoding,
+    put_records,
+    string_bytes,
+)
 from tistream_changefeed.protocols.avro.schema import null_first, record_schema
 from tistream_changefeed.protocols.columns.bits import bit_bytes
 from tistream_changefeed.protocols.columns.json_spacing import spaced
@@ -46,8 +52,8 @@ class SchemaIds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    union: Null
-    wire: Wire
+    union: NullEncoding
+    wire: AvroEncoding
     array: Any
     itself: bool = False  # one value for each event, instead of for each row
 
@@ -116,18 +122,18 @@ class AvroEncoder:
             for facts, array in zip(prepared.columns, arrays, strict=True)
         ]
 
-    def _wired(self, column: Column, array: Any) -> tuple[Wire, Any]:
+    def _wired(self, column: Column, array: Any) -> tuple[AvroEncoding, Any]:
         if pa.types.is_float32(array.type):
-            return Wire.FLOAT, array
+            return AvroEncoding.FLOAT, array
         if pa.types.is_float64(array.type):
-            return Wire.DOUBLE, array
+            return AvroEncoding.DOUBLE, array
         if column.tp == t.BIT:
-            return Wire.BYTES, bit_bytes(column, array, little_endian=False)
+            return AvroEncoding.BYTES, bit_bytes(column, array, little_endian=False)
         if column.tp == t.DECIMAL and self._options.precise:
-            return Wire.BYTES, unscaled_bytes(array, max(column.decimal, 0))
+            return AvroEncoding.BYTES, unscaled_bytes(array, max(column.decimal, 0))
         if column.tp == t.JSON or (column.tp == t.LONGLONG and column.unsigned and self._options.unsigned_as_text):
-            return Wire.BYTES, spaced(array) if column.tp == t.JSON else pc.cast(array, pa.large_string())
-        return (Wire.LONG if pa.types.is_integer(array.type) else Wire.BYTES), array
+            return AvroEncoding.BYTES, spaced(array) if column.tp == t.JSON else pc.cast(array, pa.large_string())
+        return (AvroEncoding.LONG if pa.types.is_integer(array.type) else AvroEncoding.BYTES), array
 
     def _records(self, batch: RowBatch, prepared: _Columns, fields: Sequence[_Field], places: Int64s) -> Any:
         views = ColumnViews([field.array for field in fields])
@@ -155,13 +161,13 @@ class AvroEncoder:
 def _extension(batch: RowBatch) -> list[_Field]:
     updated = (batch.old_at >= 0).astype(np.int64)
     return [
-        _Field(Null.NEVER, Wire.BYTES, _OPS.take(pa.array(updated)), itself=True),
-        _Field(Null.NEVER, Wire.LONG, pa.array(batch.commit_ts), itself=True),
-        _Field(Null.NEVER, Wire.LONG, pa.array(batch.commit_ts >> _LOGICAL_BITS), itself=True),
+        _Field(NullEncoding.NEVER, AvroEncoding.BYTES, _OPS.take(pa.array(updated)), itself=True),
+        _Field(NullEncoding.NEVER, AvroEncoding.LONG, pa.array(batch.commit_ts), itself=True),
+        _Field(NullEncoding.NEVER, AvroEncoding.LONG, pa.array(batch.commit_ts >> _LOGICAL_BITS), itself=True),
     ]
 
 
-def _union(first: bool | None) -> Null:
+def _union(first: bool | None) -> NullEncoding:
     if first is None:
-        return Null.NEVER
-    return Null.FIRST if first else Null.SECOND
+        return NullEncoding.NEVER
+    return NullEncoding.FIRST if first else NullEncoding.SECOND

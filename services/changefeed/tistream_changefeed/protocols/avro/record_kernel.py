@@ -18,7 +18,7 @@ _SEVEN = u64(7)
 _LOW = u64(0x7F)
 
 
-class Wire(IntEnum):
+class AvroEncoding(IntEnum):
     """The ways in which Avro encodes the values of a column."""
 
     LONG = 0  # int and long: zigzag varint of 64-bit values
@@ -27,7 +27,7 @@ class Wire(IntEnum):
     BYTES = 3  # bytes and string: length, then the bytes
 
 
-class Null(IntEnum):
+class NullEncoding(IntEnum):
     """The ways in which a field of a record encodes a null."""
 
     NEVER = 0  # the field is not a union
@@ -35,8 +35,8 @@ class Null(IntEnum):
     SECOND = 2
 
 
-_LONG, _FLOAT, _DOUBLE = int(Wire.LONG), int(Wire.FLOAT), int(Wire.DOUBLE)
-_NEVER, _FIRST = int(Null.NEVER), int(Null.FIRST)
+_LONG, _FLOAT, _DOUBLE = int(AvroEncoding.LONG), int(AvroEncoding.FLOAT), int(AvroEncoding.DOUBLE)
+_NEVER, _FIRST = int(NullEncoding.NEVER), int(NullEncoding.FIRST)
 _VALUE_OF_FIRST, _VALUE_OF_SECOND = 2, 0  # varints of the union's branch 1 and 0
 
 

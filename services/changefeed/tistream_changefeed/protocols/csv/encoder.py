@@ -15,14 +15,21 @@ from tistream.decode.kernels.column_views import ColumnViews
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.table import Column
 from tistream_changefeed.protocols.columns.json_spacing import spaced
-from tistream_changefeed.protocols.csv.line_kernel import GROWTH, VALUE_CHARS, Cell, interleave, put_lines, text_bytes
+from tistream_changefeed.protocols.csv.line_kernel import (
+    GROWTH,
+    VALUE_CHARS,
+    CellForm,
+    interleave,
+    put_lines,
+    text_bytes,
+)
 from tistream_changefeed.protocols.csv.options import CsvOptions
 from tistream_changefeed.protocols.messages import Message, Messages
 from tistream_changefeed.protocols.op_texts import ABSENT, DELETE, INSERT, UPDATE, ops_of
 from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.row_batch import RowBatch
 
-_CELLS = {Kind.INT: Cell.INT, Kind.UINT: Cell.UINT, Kind.FLOAT: Cell.SINGLE, Kind.DOUBLE: Cell.DOUBLE}
+_CELLS = {Kind.INT: CellForm.INT, Kind.UINT: CellForm.UINT, Kind.FLOAT: CellForm.SINGLE, Kind.DOUBLE: CellForm.DOUBLE}
 _OP_NAMES = {INSERT: "I", DELETE: "D", UPDATE: "U"}
 
 
@@ -44,7 +51,7 @@ class CsvEncoder:
 
     def __init__(self, options: CsvOptions) -> None:
         self._options = options
-        self._bytes = Cell.BASE64 if options.binary_encoding_method == "base64" else Cell.HEX
+        self._bytes = CellForm.BASE64 if options.binary_encoding_method == "base64" else CellForm.HEX
 
     def rows(self, batch: RowBatch) -> Messages:
         """Encode each event as its line or lines, with the terminator."""
@@ -94,13 +101,13 @@ class CsvEncoder:
         )  # fmt: skip
         return _Lines(out[: offsets[-1]], offsets)
 
-    def _formed(self, column: Column, array: Any) -> tuple[Cell, Any]:
+    def _formed(self, column: Column, array: Any) -> tuple[CellForm, Any]:
         kind = kind_of(column)
         if kind is Kind.BINARY:
             return self._bytes, array
         if kind is Kind.JSON:
-            return Cell.TEXT, spaced(array)
-        return _CELLS.get(kind, Cell.TEXT), array
+            return CellForm.TEXT, spaced(array)
+        return _CELLS.get(kind, CellForm.TEXT), array
 
     def _delimited(self, text: str) -> str:
         quote = self._options.quote

@@ -24,7 +24,7 @@ _POWER_MIN, _POWER_MAX = -4, 5  # Go's %v writes 1e-05 and 1e+06 with an exponen
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-class Cell(IntEnum):
+class CellForm(IntEnum):
     """The ways in which the values of a column are written in CSV."""
 
     INT = 0  # int64
@@ -36,8 +36,8 @@ class Cell(IntEnum):
     HEX = 6
 
 
-_INT, _UINT, _SINGLE, _DOUBLE = int(Cell.INT), int(Cell.UINT), int(Cell.SINGLE), int(Cell.DOUBLE)
-_TEXT, _BASE64 = int(Cell.TEXT), int(Cell.BASE64)
+_INT, _UINT, _SINGLE, _DOUBLE = int(CellForm.INT), int(CellForm.UINT), int(CellForm.SINGLE), int(CellForm.DOUBLE)
+_TEXT, _BASE64 = int(CellForm.TEXT), int(CellForm.BASE64)
 
 
 @kernel

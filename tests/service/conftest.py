@@ -25,7 +25,7 @@ from support.mariadb import MariaDb, running
 from support.secured_kafka import SecuredKafka, secured_kafka
 from support.short_java import OPTIONS, VARIABLE
 from support.waiting import PATIENCE_S
-from tistream.service.http import peers
+from tistream.service.http import peer_clients
 from tistream.wire.clients import client, meta_client, sorter_client, token_client
 from tistream_cli.platform.local_kafka import LocalKafka
 
@@ -65,7 +65,7 @@ def mysql_url(mariadb: MariaDb) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def patient_calls() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for makes in (client.HttpClient.__init__, peers.PeerClients.new_http):
+        for makes in (client.HttpClient.__init__, peer_clients.PeerClients.new_http):
             patch.setitem(makes.__kwdefaults__, "deadline_s", PATIENCE_S)
         patch.setattr(token_client, "DEADLINE_S", PATIENCE_S)
         patch.setattr(client, "_CONNECT_S", PATIENCE_S)

@@ -52,7 +52,7 @@ def commit_before_its_prewrite_lost(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_sorter:exact._first",
+    "tistream_sorter:exact_match._first",
     invariants=(7,),
     catchers=("test_a_scans_whole_change_wins_over_a_lower_generation",),
 )
@@ -100,7 +100,7 @@ def window_low_inclusive(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_sorter:pairs._same_changes",
+    "tistream_sorter:fast_match._same_changes",
     invariants=(7,),
     catchers=("test_a_commit_of_another_key_of_the_transaction_is_no_partner",),
 )

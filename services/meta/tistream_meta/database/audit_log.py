@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
 
 from tistream.model.ids import TenantKey
 from tistream.wire.audit import AuditEntry, AuditPage
-from tistream_meta.audit import acts, shown
+from tistream_meta.audit import audited_action, shown
 from tistream_meta.audit.shown import Subject, Values
 from tistream_meta.database import counter_rows, tables
 from tistream_meta.database.transactions import Transactions
@@ -36,7 +36,7 @@ def note(
     was, became = shown.differing(was, became)
     if was == became:
         return
-    act, of = acts.current(), subject.tenant
+    act, of = audited_action.current(), subject.tenant
     counter_rows.raise_by(connection, tables.LAST_AUDIT, 1)
     values = {
         "seq": counter_rows.read(connection, tables.LAST_AUDIT),

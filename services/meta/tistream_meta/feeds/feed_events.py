@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.feed_changes import EVENTS_MAX, FeedEvent, Happening
-from tistream_meta.audit import acts
+from tistream_meta.audit import audited_action
 from tistream_meta.database import tables
 from tistream_meta.decide.feed_policy import Feed
 from tistream_meta.feeds.feed_rows import named
@@ -21,8 +21,8 @@ _EVENTS = tables.feed_events
 def note(connection: Connection, now_ms: ColumnElement[int], feed: Feed, event: Happening) -> None:
     """Record an event of a feed, with the user who caused it, if one did. Only the newest EVENTS_MAX events of the feed
     are kept."""
-    actor = acts.current().actor
-    by = event.by if actor is acts.PLATFORM else actor.name
+    actor = audited_action.current().actor
+    by = event.by if actor is audited_action.PLATFORM else actor.name
     here = named(_EVENTS, feed.tenant, feed.feed_id)
     seq = 1 + int(connection.execute(select(func.coalesce(func.max(_EVENTS.c.seq), 0)).where(here)).scalar_one())
     connection.execute(

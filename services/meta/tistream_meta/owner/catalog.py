@@ -43,7 +43,7 @@ class OwnerCopy:
             self._put_store(store)
 
     def everything(self) -> ConcernedItems:
-        """A Touched with all tasks and tenants."""
+        """The ConcernedItems with all tasks and tenants."""
         return ConcernedItems(set(self.tasks), set(self.tenants))
 
     def take(self, change: Change) -> ConcernedItems:

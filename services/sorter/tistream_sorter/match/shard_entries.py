@@ -36,8 +36,8 @@ class ShardEntries:
     """All entries of one shard in one tick, as columns with one item per row.
 
     start_ts. commit_ts: 0 if the entry has none. part: NEW for a change of this tick, or else the position of the
-    pending part in its list. kind: a constant of match/fast_match.py. keys: raw keys. parts: the decoded keys. away: whether
-    the row's values are in a change file, to which its pointer leads.
+    pending part in its list. kind: a constant of match/fast_match.py. keys: raw keys. parts: the decoded keys. away:
+    whether the row's values are in a change file, to which its pointer leads.
     """
 
     def __init__(self, changes: pa.Table, unmatched: list[pa.Table], ready: list[pa.Table]) -> None:

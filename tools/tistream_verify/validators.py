@@ -96,7 +96,7 @@ class Validators:
 
     @property
     def compared_events(self) -> int:
-        """The number of row events that the compared truth lines covered."""
+        """The number of the stream's row events that were compared with the truth. A truth line sums many events."""
         return self._truth.events
 
     @property

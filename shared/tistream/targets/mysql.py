@@ -79,7 +79,8 @@ class MySqlTarget:
         return Dialect.MARIADB if "MariaDB" in version else Dialect.MYSQL
 
     def execute(self, sql: str, values: tuple[object, ...] | None = None) -> int:
-        """Run a statement. Returns the number of rows that it found or affected. Raises TargetFailed."""
+        """Run a statement. Returns the number of rows that a SELECT returned, or that a change matched: an
+        UPDATE also counts rows that had the new values before. Raises TargetFailed."""
         try:
             with self._connection.cursor() as cursor:
                 return int(cursor.execute(sql, values))

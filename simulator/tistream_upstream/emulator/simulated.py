@@ -82,7 +82,7 @@ class SimulatedSource:
         return self._cluster.kv.max_ts[store_id]
 
     def rows(self) -> Iterator[Row]:
-        """The rows that exist at the beginning: the schema's, and locks."""
+        """The rows that exist at the beginning: those of the schema, and the locks of open transactions."""
         yield from meta_rows(orjson.loads(self._cluster.schema_snap))
         for key, (txn, one) in self._cluster.kv.locks.items():
             if one.op:

@@ -1,4 +1,4 @@
-"""The query parameters of TableDefinition (docs/restore.md)."""
+"""The query parameters of the call that returns the CREATE TABLE statement of a table as of a ts (docs/restore.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tistream_api.request.point_queries import NOW, When, given_in, when
 
 
 class DefinitionQuery(BaseModel):
-    """The query parameters of TableDefinition."""
+    """The query parameters of that call."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""Keeps the lags of every tenant over time in memory of fixed size. No I/O; thread-safe."""
+"""Keeps the lags of every tenant over time in memory of a fixed size per tenant. No I/O; thread-safe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tistream_api.status.stage_lags import STAGES, UNKNOWN
 
 
 class LagHistory:
-    """The last `size` samples of lag, of all tenants. A sample of a tenant takes 20 bytes."""
+    """The lags of every tenant at the last `size` sampling times. Each tenant takes `size` * 20 bytes."""
 
     def __init__(self, size: int) -> None:
         self._size = size

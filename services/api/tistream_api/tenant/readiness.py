@@ -1,4 +1,4 @@
-"""Checks that pulls can work, because every service on which they depend is ready."""
+"""Checks whether every service that pulls depend on is ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The chains of one store's files (not watermarks): decides which file is next, and what blocks it (design.md 2). Pure.
+"""The chains of one store's files: decides which file is next, and what blocks it (design.md 2). Pure.
+
+Watermarks that do not connect are another matter: tistream_sorter.watermark.slices.
 
 Every file names its predecessor. A chain begins with a file whose prev_ts is 0. An agent that lost data before it was
 pushed begins a new chain, with a file in which all watermarks have a base_ts (a *fresh* file). The files between the

@@ -36,8 +36,8 @@ def framed_value(value: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Kafka messages of row events. Message i has the events `order[starts[i]:starts[i + 1]]`. `keys` and `values` are
-    large_binary arrays."""
+    """Kafka messages of row events. Message i has the events `order[starts[i]:starts[i + 1]]` of the argument
+    `order` of `framed`. `keys` and `values` are large_binary arrays."""
 
     keys: pa.Array
     values: pa.Array

@@ -102,7 +102,7 @@ class StoragePipeline:
         return tuple(marks)
 
     def skipped(self, marks: Sequence[Mark]) -> int:  # noqa: ARG002
-        """Implement Pipeline.skipped: 0, because no event is left out."""
+        """Implement Pipeline.skipped: 0, because a feed into files has no dead letters."""
         return 0
 
     def _placed(self, batch: RowBatch) -> Iterator[PlacedBatch]:

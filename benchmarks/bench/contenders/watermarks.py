@@ -20,7 +20,7 @@ from tistream_dispatcher.delivery.window import batch_for
 from tistream_dispatcher.stores.change_source import read_file, route
 from tistream_sorter.routes import by_task
 from tistream_sorter.state.task_state import first_state
-from tistream_sorter.task.tick import apply_files, rested
+from tistream_sorter.task.tick import after_files_without_job, apply_files
 
 POSTS = 10  # batches, and ticks, a second
 
@@ -80,7 +80,7 @@ class Sorter:
     def __call__(self) -> None:
         for body in self._dispatcher.bodies:
             files = by_task(file_batch.decode(body))[TASK_ID]
-            self._state = rested(apply_files(self._state, files)[0])
+            self._state = after_files_without_job(apply_files(self._state, files)[0])
             self.watermark = self._state.progress_ts
 
 

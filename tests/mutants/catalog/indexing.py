@@ -125,7 +125,7 @@ def parts_joined_over_foreign_keys(original: Function) -> Function:
     return lambda run, span: True
 
 
-@mutant("tistream_sorter:gc_plan.names", invariants=(10, 12), catchers=(HISTORIES,))
+@mutant("tistream_sorter:gc_plan.object_keys", invariants=(10, 12), catchers=(HISTORIES,))
 def runs_are_garbage(original: Function) -> Function:
     """What an index names counts as named by no manifest."""
     return lambda pending, live, index: original(pending, live, ())

@@ -20,13 +20,13 @@ from tistream_sorter.jobs.pointers import (
     NOWHERE,
     PointedFiles,
     fetches,
-    few_left,
     groups_of,
     pointers,
     renumbered,
+    rows_as_pointers,
     rows_of,
+    rows_to_copy,
     sources_of,
-    who_points,
 )
 
 
@@ -98,7 +98,7 @@ def test_a_part_names_what_its_rows_point_into_and_nothing_else(files, rng) -> N
 def test_values_are_left_where_they_are_only_where_a_row_group_holds_enough_of_them() -> None:
     pointer = np.concatenate([pointers(0, [(0, 3), (1, 2)]), pointers(1, [(0, 2)]), [NOWHERE]])
     weight = np.array([40, 0, 60, 50, 49, 0, 0, 500])
-    found = who_points(pointer, weight, at_hand=1, bytes_min=100)
+    found = rows_as_pointers(pointer, weight, at_hand=1, bytes_min=100)
     enough, too_little, not_here, no_pointer = [True, False, True], [False, False], [True, True], [False]
     assert found.tolist() == [*enough, *too_little, *not_here, *no_pointer]
 
@@ -137,7 +137,7 @@ def few(groups: list[SourceGroup], row_bytes: float, bytes_max: int) -> list[boo
     """Of one row of each row group: whether so little is left of its row group that it is better copied."""
     book = PointedFiles.of([])
     book.add([SourceFile("file", 10_000, 9_000, tuple(groups))], row_bytes)
-    left = few_left(pointers(0, [(group.index, 1) for group in groups]), book, bytes_max)
+    left = rows_to_copy(pointers(0, [(group.index, 1) for group in groups]), book, bytes_max)
     return [bool(one) for one in left]
 
 
@@ -156,7 +156,7 @@ def test_a_row_group_that_does_not_tell_is_taken_for_what_the_part_weighs() -> N
 
 def test_nothing_is_copied_that_is_nowhere_or_at_hand() -> None:
     book = PointedFiles.of([source("file", [3])])
-    assert not few_left(np.append(pointers(0, [(0, 3)]), NOWHERE), book, 1 << 60).any()
+    assert not rows_to_copy(np.append(pointers(0, [(0, 3)]), NOWHERE), book, 1 << 60).any()
 
 
 def test_a_row_group_without_rows_that_claims_much_divides_by_none() -> None:

@@ -83,7 +83,7 @@ def with_pointers(table: pa.Table, pointer: Int64s) -> pa.Table:
     return table.set_column(at, table.schema.field(at), pa.array(pointer, mask=pointer < 0))
 
 
-def follow(objects: ObjectStore, rows: pa.Table, book: PointedFiles, bytes_max: int) -> Iterator[pa.Table]:
+def read_pointed(objects: ObjectStore, rows: pa.Table, book: PointedFiles, bytes_max: int) -> Iterator[pa.Table]:
     """Read the values to which `rows` (contracts.POINTED_WIDE) point. Yields READY_WIDE tables in the order of the
     change files. Each read returns at most about `bytes_max` bytes.
 
@@ -94,10 +94,10 @@ def follow(objects: ObjectStore, rows: pa.Table, book: PointedFiles, bytes_max: 
         yield _filled(rows.take(pa.array(fetch.requested)), _source_rows(objects, fetch), fetch.source.key)
 
 
-def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: PointedFiles, bytes_max: int) -> pa.Table:
+def with_values(objects: ObjectStore, rows: pa.Table, which: Bools, book: PointedFiles, bytes_max: int) -> pa.Table:
     """Read the values of some rows from change files, and store them in the rows in place of the pointers. `rows` has
     the columns of UNMATCHED_WIDE, and the mask `which` selects the rows. Returns the new table. Raises the errors of
-    `follow`."""
+    `read_pointed`."""
     if not which.any():
         return rows
     chosen = rows.filter(pa.array(which))

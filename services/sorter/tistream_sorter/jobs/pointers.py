@@ -57,7 +57,7 @@ def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
     return np.where(there, (numbers[np.where(there, source, 0)] << SOURCE_SHIFT) | rest, NOWHERE)
 
 
-def few_left(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Bools:
+def rows_to_copy(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Bools:
     """Select the rows whose values are copied out of their change file, so that the file can be deleted: the rows of
     row groups that few rows still use, with at most about `bytes_max` bytes together. Returns a mask; it is False for
     rows whose values are in memory."""
@@ -71,7 +71,7 @@ def few_left(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Bools:
     return out
 
 
-def who_points(pointer: Int64s, weight: Int64s, at_hand: int, bytes_min: int) -> Bools:
+def rows_as_pointers(pointer: Int64s, weight: Int64s, at_hand: int, bytes_min: int) -> Bools:
     """Select the rows that are written as pointers; the others are written with their values. Returns a mask.
 
     Args:

@@ -35,7 +35,7 @@ from tistream_sorter.jobs.index.base_runs import base_guarded
 from tistream_sorter.jobs.index.base_unit import BaseResult, BaseUnit
 from tistream_sorter.jobs.index.index_merge import merge_guarded
 from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
-from tistream_sorter.jobs.pending_parts import follow, read_ready, read_unmatched, sealed_identities
+from tistream_sorter.jobs.pending_parts import read_pointed, read_ready, read_unmatched, sealed_identities
 from tistream_sorter.jobs.pointers import PointedFiles, pointers
 from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
@@ -326,7 +326,7 @@ def _write(
     output.unmatched(matched.unmatched, book)
     output.committed(matched.committed)
     output.ready(matched.ready)
-    for rows in follow(objects, matched.pointed, book, shard.store.chunk_bytes):
+    for rows in read_pointed(objects, matched.pointed, book, shard.store.chunk_bytes):
         flushed = pc.less_equal(rows["commit_ts"], shard.rules.window.high)
         output.committed(in_order(rows.filter(flushed)))
         output.ready(rows.filter(pc.invert(flushed)))

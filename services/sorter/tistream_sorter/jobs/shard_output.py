@@ -20,8 +20,8 @@ from tistream.model.ts import MAX_TS
 from tistream.pool.writer import write_segment
 from tistream.storage import layout
 from tistream.storage.object_store import Body, ObjectStore
-from tistream_sorter.jobs.pending_parts import pointer_column, recalled, with_pointers
-from tistream_sorter.jobs.pointers import NOWHERE, PointedFiles, few_left, sources_of, who_points
+from tistream_sorter.jobs.pending_parts import pointer_column, with_pointers, with_values
+from tistream_sorter.jobs.pointers import NOWHERE, PointedFiles, rows_as_pointers, rows_to_copy, sources_of
 from tistream_sorter.jobs.shard import Shard
 from tistream_sorter.match.contracts import UNMATCHED_SCHEMA, widened
 from tistream_sorter.match.sealing import ORDERED, in_order, split, value_bytes
@@ -78,10 +78,10 @@ class ShardOutput:
         if not rows.num_rows:
             return
         rules = self.shard.store
-        few = few_left(pointer_column(rows), book, rules.point_bytes_min // FEW)
-        rows = recalled(self.objects, rows, few, book, rules.chunk_bytes)
+        few = rows_to_copy(pointer_column(rows), book, rules.point_bytes_min // FEW)
+        rows = with_values(self.objects, rows, few, book, rules.chunk_bytes)
         pointer, weight = pointer_column(rows), value_bytes(rows)
-        points = who_points(pointer, weight, book.at_hand, rules.point_bytes_min)
+        points = rows_as_pointers(pointer, weight, book.at_hand, rules.point_bytes_min)
         pointer = np.where(points, pointer, NOWHERE)
         away = points & (sources_of(pointer) >= book.at_hand)
         per_row = np.asarray([*book.row_bytes, 0.0])[sources_of(pointer)]

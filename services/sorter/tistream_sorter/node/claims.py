@@ -24,7 +24,7 @@ from tistream_sorter.node.garbage import Garbage
 from tistream_sorter.node.tick_trace import TickTrace
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state, recovered_state
 from tistream_sorter.task.from_parents import inherited_state
-from tistream_sorter.task.seal_orders import others
+from tistream_sorter.task.seal_orders import state_of_others
 from tistream_sorter.task.task import Task
 from tistream_sorter.task.task_machine import TaskMachine, TickLimits
 
@@ -201,7 +201,7 @@ class Claims:
         one.read_ms = now_ms if one.reads < READS_AT_ONCE else now_ms + READ_AGAIN_MS
         state = turn.state
         views = [TaskObjects(self._objects, state.identity.tenant, task_id).follow() for task_id in wanted]
-        turn.set_other_parents(others(state, views))
+        turn.set_other_parents(state_of_others(state, views))
 
     def _parent(self, identity: TaskIdentity, task_id: int) -> TaskView:
         return TaskObjects(self._objects, identity.tenant, task_id).follow()

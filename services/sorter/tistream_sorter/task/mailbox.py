@@ -26,7 +26,7 @@ from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.inbox import Inbox
 from tistream_sorter.task.seal_orders import FittingOrder, may_stop, read_order
 from tistream_sorter.task.status import no_room
-from tistream_sorter.task.tick import TaskFile, emptied
+from tistream_sorter.task.tick import TaskFile, without_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Mailbox:
                     continue
                 if not self._damages.refuses(file.ref, now_ms):
                     late = closed(durable.positions, durable.flushed_ts, file.ref)
-                    self._inbox.offer(emptied(file) if late else file)
+                    self._inbox.offer(without_content(file) if late else file)
             return True
 
     def received(self) -> Positions:

@@ -64,13 +64,13 @@ class OtherParents:
     bound: bool
 
 
-def others(state: TaskState, views: Sequence[TaskView]) -> OtherParents:
+def state_of_others(state: TaskState, views: Sequence[TaskView]) -> OtherParents:
     """Derive what the logs of the other parents say about the merge. `views` are these logs, in the order of
     `state.merge.parents`, read after this task stopped."""
     merge = state.merge
     assert merge is not None
     sealed = any(_ends(view, merge) for view in views)
-    if leads(state) or not views:
+    if decides_merge(state) or not views:
         return OtherParents(sealed, bound=False)
     newest = views[0].state
     stops = newest is not None and (newest.stop_at, newest.merge) == (state.stop_at, merge)
@@ -81,7 +81,7 @@ def _ends(view: TaskView, merge: Merging) -> bool:
     return view.sealed and view.last is not None and (merge.child, merge.span) in view.last.children
 
 
-def leads(state: TaskState) -> bool:
+def decides_merge(state: TaskState) -> bool:
     """Whether this task's log decides about the merge for which it stops."""
     return state.merge is not None and state.merge.parents[:1] in ((), (state.identity.task_id,))
 
@@ -97,7 +97,7 @@ def must_read(state: TaskState, order: FittingOrder | None) -> bool:
     or be sealed."""
     if state.merge is None or not other_parents(state):
         return False
-    waits = order is not None and order.final and state.stop_at == state.progress_ts and not leads(state)
+    waits = order is not None and order.final and state.stop_at == state.progress_ts and not decides_merge(state)
     return waits or _wanted(state, order) != (state.stop_at, state.merge)
 
 
@@ -132,7 +132,7 @@ def _span(child: ChildTask) -> KeySpan:
 def next_step(state: TaskState, order: FittingOrder | None, heard: OtherParents | None = None) -> SealStep | None:
     """The stop_at or seal that the next manifest must have for the order; None if there is nothing to do. Only a holder
     to which the route table still assigns the task may call this. An order of None withdraws a stop. `heard` is the
-    result of `others()`. If `must_read()` is true it is needed; while it is None then, because the logs could not be
+    result of `state_of_others()`. If `must_read()` is true it is needed; while it is None then, because the logs could not be
     read, there is no step."""
     if must_read(state, order) and (heard is None or heard.sealed or heard.bound):
         return _ended(state) if heard is not None and heard.sealed else None
@@ -143,7 +143,7 @@ def next_step(state: TaskState, order: FittingOrder | None, heard: OtherParents 
         return None
     if order.stop_at is None:
         return None if _undivided(state, order) else SealStep(None, None, order.children)
-    arrived = order.final and state.stop_at == state.progress_ts and leads(state)
+    arrived = order.final and state.stop_at == state.progress_ts and decides_merge(state)
     return SealStep(order.stop_at, state.merge, order.children) if arrived else None
 
 

@@ -23,10 +23,10 @@ from tistream_sorter.task.tick import (
     FileRefused,
     TaskFile,
     TickPlan,
+    after_files_without_job,
     apply_files,
     needs_job,
     plan,
-    rested,
 )
 from tistream_sorter.upkeep.base_plan import with_bases
 from tistream_sorter.upkeep.compaction_plan import COMPACT_DEFAULT, CompactRules, replaced
@@ -161,7 +161,7 @@ class TaskMachine:
             self._sweeping = self._sweeps.due(self.state.pending, history, self._limits.cut.rows_small, now_ms)
             bounds = () if order is None else order.bounds
             return plan(self.state, applied, nonce, self._limits.cut, self._sweeping, bounds)
-        self.state = rested(applied[0])
+        self.state = after_files_without_job(applied[0])
         self._mail.remove(files)
         if not idle:
             return None
@@ -179,7 +179,7 @@ class TaskMachine:
             application = FileApplication(self.state, files)
         self._application = None
         try:
-            applied = application.go_on(self._limits.apply_steps)
+            applied = application.resume(self._limits.apply_steps)
         except FileRefused as refused:
             self._mail.forget(self.state.positions, [(refused.ref, refused.reason)], now_ms)
             return None

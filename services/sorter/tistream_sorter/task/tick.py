@@ -50,7 +50,7 @@ class TaskFile:
     mark: Mark | None = None
 
 
-def emptied(file: TaskFile) -> TaskFile:
+def without_content(file: TaskFile) -> TaskFile:
     """The file without entries and watermarks, so that only the position in its chain advances when the task processes
     it."""
     return TaskFile(replace(file.ref, row_groups={}), file.watermarks.slice(0, 0), file.mark)
@@ -89,7 +89,7 @@ class FileApplication:
     def __init__(self, state: TaskState, files: Sequence[TaskFile]) -> None:
         self._going = _taking(state, files)
 
-    def go_on(self, steps: int | None = None) -> Applied | None:
+    def resume(self, steps: int | None = None) -> Applied | None:
         """Continue for about `steps` steps; None: to the end. Returns the result of `apply_files`, or None if the work
         is not finished. Raises FileRefused."""
         while True:
@@ -105,7 +105,7 @@ class FileApplication:
 def apply_files(state: TaskState, files: Sequence[TaskFile]) -> Applied:
     """Apply the watermarks of files to a state, in order. Returns (the new state, the applied files with their `seq`,
     which is the position in the tick). Raises FileRefused."""
-    applied = FileApplication(state, files).go_on()
+    applied = FileApplication(state, files).resume()
     assert applied is not None
     return applied
 
@@ -163,7 +163,7 @@ def _scans(rows: pa.Table, seq: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCANS_SCHEMA)
 
 
-def rested(state: TaskState) -> TaskState:
+def after_files_without_job(state: TaskState) -> TaskState:
     """The state after files that need no job. If no lock is pending, the earlier history of the slices is dropped,
     because no later decision needs it."""
     if any(part.kind == UNMATCHED for part in state.pending):

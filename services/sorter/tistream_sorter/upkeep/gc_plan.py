@@ -50,7 +50,7 @@ def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
     """Select those object keys of a task that an earlier epoch wrote and `state` does not name. Earlier epochs are
     fenced and cannot commit them. Objects of the state's own epoch are left out, because a manifest may be about to
     name them."""
-    named = names(state.pending, state.live_segments, state.index)
+    named = object_keys(state.pending, state.live_segments, state.index)
     return [
         key
         for key in keys
@@ -63,10 +63,10 @@ def unnamed(
 ) -> list[str]:
     """Select those object keys of a sealed task that can be deleted, because no child's state names them. A child
     inherits objects only when it begins, so no child will name them later. carrying_on: the states of the children."""
-    named = {key for one in carrying_on for key in names(*one)}
+    named = {key for one in carrying_on for key in object_keys(*one)}
     return [key for key in keys if key not in named]
 
 
-def names(pending: Iterable[PendingPart], live: Iterable[SegmentRef], index: Index) -> set[str]:
+def object_keys(pending: Iterable[PendingPart], live: Iterable[SegmentRef], index: Index) -> set[str]:
     """The keys of all objects that a state names."""
     return {part.key for part in pending} | {segment.key for segment in live} | {run.key for run in runs_of(index)}

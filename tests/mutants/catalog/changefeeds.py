@@ -363,7 +363,7 @@ def feed_tables_of_the_first_look(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_meta:feed_shards.together",
+    "tistream_meta:feed_shards.combined",
     invariants=(45,),
     catchers=("test_the_checkpoint_is_the_lowest_of_all_shards_of_the_feed_whether_they_report_or_not",),
 )
@@ -431,7 +431,7 @@ def feed_hashes_by_a_new_number_of_partitions(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_meta:feed_shards.met",
+    "tistream_meta:feed_shards.stopped_at_one_ts",
     invariants=(38, 41),
     catchers=("test_events_are_sent_once_and_in_order_by_whatever_shards_a_feed_has[cuts0]",),
 )

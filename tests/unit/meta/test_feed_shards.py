@@ -143,17 +143,19 @@ def test_a_feed_gets_other_shards_where_all_of_them_stand(book: FeedBook) -> Non
     recut(book, 5)
     first, second = beat(book, "w1"), beat(book, "w2")
     feed, _ = book.one(ACME, "a")
-    assert (feed_shards.count(feed), feed_shards.end_ts(feed)) == (3, 100), "no shard goes beyond the lowest of all"
+    assert (feed_shards.shard_count(feed), feed_shards.end_ts(feed)) == (3, 100), (
+        "no shard goes beyond the lowest of all"
+    )
     beat(book, "w1", stands(first[0], 400), stands(first[1], 300, 301))
-    assert feed_shards.count(book.one(ACME, "a")[0]) == 3, "shard 2 has not reported"
+    assert feed_shards.shard_count(book.one(ACME, "a")[0]) == 3, "shard 2 has not reported"
     assert beat(book, "w2", stands(second[0], 100)) == []
     feed, _ = book.one(ACME, "a")
-    assert (feed.state, feed_shards.count(feed), feed_shards.end_ts(feed)) == ("running", 3, 400)
+    assert (feed.state, feed_shards.shard_count(feed), feed_shards.end_ts(feed)) == ("running", 3, 400)
     first, second = beat(book, "w1"), beat(book, "w2")
     beat(book, "w1", *(stands(one, 400) for one in first))
     beat(book, "w2", stands(second[0], 400))
     feed, shown = book.one(ACME, "a")
-    assert (feed.recut, feed_shards.count(feed), feed_shards.end_ts(feed)) == (None, 5, 900)
+    assert (feed.recut, feed_shards.shard_count(feed), feed_shards.end_ts(feed)) == (None, 5, 900)
     assert (feed.moved, feed.begin_ts, shown.checkpoint_ts) == (Move(revision=2, ts=400, cut=True), 400, 400)
     held = [*beat(book, "w1"), *beat(book, "w2")]
     assert [shard.shard for _, shard in held] == [0, 1, 2, 3, 4]
@@ -169,7 +171,7 @@ def test_a_feed_is_not_cut_within_a_transaction(book: FeedBook) -> None:
     beat(book, "w1", *(stands(one, 300, 301) for one in held[:2]))
     beat(book, "w2", stands(held[2], 300, 301))
     feed, _ = book.one(ACME, "a")
-    assert (feed_shards.count(feed), feed_shards.end_ts(feed)) == (3, 301), "the rest of it is sent first"
+    assert (feed_shards.shard_count(feed), feed_shards.end_ts(feed)) == (3, 301), "the rest of it is sent first"
 
 
 def test_rows_of_shards_that_a_cut_has_ended_still_count(book: FeedBook) -> None:
@@ -194,7 +196,7 @@ def test_a_cut_is_called_off_by_the_number_that_the_feed_has(book: FeedBook) -> 
     recut(book, 1)
     recut(book, 3)
     feed, _ = book.one(ACME, "a")
-    assert (feed.recut, feed_shards.count(feed), feed.moved) == (None, 3, None)
+    assert (feed.recut, feed_shards.shard_count(feed), feed.moved) == (None, 3, None)
     recut(book, 2)
     feed, _ = book.one(ACME, "a")
     beat(book, "w1", *(stands(one, 900) for one in beat(book, "w1")))

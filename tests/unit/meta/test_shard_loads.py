@@ -94,13 +94,13 @@ def test_a_running_feed_is_cut_by_its_load_and_keeps_what_it_has_got(book: FeedB
     assert not book.resize(ACME, "a", 6), "it is being cut"
     beat(book, *(report(one, 10, 300) for one in beat(book)))
     feed, _ = book.one(ACME, "a")
-    assert (feed.recut, feed_shards.count(feed), len(beat(book))) == (None, 4, 4)
+    assert (feed.recut, feed_shards.shard_count(feed), len(beat(book))) == (None, 4, 4)
     assert feed.state == "running"
     book.pause(ACME, "a")
     for config, wanted in (({"tistream": {"shards": 2, "shards-max": 3}}, 3), ({"tistream": {"shards": 2}}, 2)):
         feed, _ = book.one(ACME, "a")
         book.update(ACME, "a", ChangedFeed(revision=feed.revision, sink_uri=URI, end_ts=None, config=config))
-        assert feed_shards.ordered(book.one(ACME, "a")[0]) == wanted
+        assert feed_shards.target_shards(book.one(ACME, "a")[0]) == wanted
 
 
 def test_a_feed_does_not_grow_beyond_the_quota_of_its_tenant(book: FeedBook, world: World) -> None:

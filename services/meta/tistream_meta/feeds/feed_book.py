@@ -64,8 +64,8 @@ class FeedBook:
             kept = kept_feeds.taken(connection, key, feed.feed_id)
             continued = kept is not None and not wanted.start_given
             epoch, feed = (kept.epoch, kept.continued(feed)) if kept is not None and continued else (0, feed)
-            feed_shards.most(wanted.config)  # a wrong number is refused
-            shards = feed_shards.count(feed)
+            feed_shards.shards_max(wanted.config)  # a wrong number is refused
+            shards = feed_shards.shard_count(feed)
             had = len(feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, key)))
             feed_policy.check_quotas(limits, key, len(known) + 1, had + shards)
             secret_rows.put_of_feed(connection, self._now_ms, key, feed.feed_id, wanted.secrets)
@@ -89,7 +89,7 @@ class FeedBook:
             for one in feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, key)):
                 shards.setdefault(one.feed_id, []).append(one)
             return [
-                (feed, feed_shards.together(shards[feed.feed_id]))
+                (feed, feed_shards.combined(shards[feed.feed_id]))
                 for feed in feed_rows.feeds(connection, feed_rows.of_tenant(_FEEDS, key))
             ]
 
@@ -167,7 +167,7 @@ class FeedBook:
                 self._check_shards(connection, feed, changed)
             except (UnknownName, QuotaReached):
                 return False
-            if feed.state != "running" or feed.recut is not None or shards == feed_shards.count(feed):
+            if feed.state != "running" or feed.recut is not None or shards == feed_shards.shard_count(feed):
                 return False
             feed_rows.store(connection, changed)
             feed_rows.release(connection, changed)
@@ -177,11 +177,11 @@ class FeedBook:
 
     def _check_shards(self, connection: Connection, feed: Feed, changed: Feed) -> None:
         """Check the tenant's quota of shards, if a change of a feed adds some. Raises QuotaReached."""
-        wanted = feed_shards.ordered(changed)
-        if wanted > feed_shards.ordered(feed):
+        wanted = feed_shards.target_shards(changed)
+        if wanted > feed_shards.target_shards(feed):
             had = len(feed_rows.shards(connection, feed_rows.of_tenant(_SHARDS, feed.tenant)))
             limits = tenant_rows.one(connection, feed.tenant).limits
-            feed_policy.check_quotas(limits, feed.tenant, 0, had - feed_shards.count(feed) + wanted)
+            feed_policy.check_quotas(limits, feed.tenant, 0, had - feed_shards.shard_count(feed) + wanted)
 
     def remove(self, key: TenantKey, feed_id: str, *, keep_progress: bool = False) -> Shown:
         """Remove a feed; its workers stop at their next beat. With `keep_progress` a feed that is created again under
@@ -242,7 +242,7 @@ class FeedBook:
             feed_rows.release(connection, feed)
             return
         assert feed.moved is not None
-        feed_rows.cut(connection, feed, feed_shards.count(feed), feed.moved.ts)
+        feed_rows.cut(connection, feed, feed_shards.shard_count(feed), feed.moved.ts)
         feed_events.note(connection, self._now_ms, feed, feed_changes.cut(before, feed))
 
     def _judge(self, connection: Connection, beat: WorkerBeat, workers: Collection[str]) -> _Beat:
@@ -301,7 +301,7 @@ def _reported(
     quiet = before is not None and (before.phase, before.error) == (report.phase, report.error) and not happenings
     if quiet and checkpoint_ts == shard.checkpoint_ts and shard.lease_until_ms - now_ms > RENEW_MS:
         return shard, feed_shards.postponed(feed, together), ()
-    feed = feed_shards.meeting(feed, together) if meets else feed_shards.postponed(feed, together)
+    feed = feed_shards.continued_cut(feed, together) if meets else feed_shards.postponed(feed, together)
     if state is not None:
         feed = replace(feed, state=state, error=report.error)
     if applied is not None:

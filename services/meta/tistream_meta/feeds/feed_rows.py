@@ -19,11 +19,11 @@ Shown = tuple[Feed, HeldShard]
 
 
 def one(connection: Connection, key: TenantKey, feed_id: str) -> Shown:
-    """A feed, and its shards combined into one (feed_shards.together). Raises UnknownName."""
+    """A feed, and its shards combined into one (feed_shards.combined). Raises UnknownName."""
     found = feeds(connection, named(FEEDS, key, feed_id))
     if not found:
         raise UnknownName(f"tenant {key} has no changefeed {feed_id[:128]!r}: `tistream changefeed list` has the ids")
-    return found[0], feed_shards.together(shards(connection, named(SHARDS, key, feed_id)))
+    return found[0], feed_shards.combined(shards(connection, named(SHARDS, key, feed_id)))
 
 
 def feeds(connection: Connection, *where: ColumnElement[bool]) -> list[Feed]:
@@ -53,7 +53,7 @@ def release(connection: Connection, feed: Feed, checkpoint_ts: int | None = None
 
 
 def cut(connection: Connection, feed: Feed, count: int, checkpoint_ts: int) -> None:
-    """Replace the shards of a feed by `count` new ones, which no process holds. The new ones begin with the highest
+    """Replace the shards of a feed by `shard_count` new ones, which no process holds. The new ones begin with the highest
     epoch of the old ones, so their first workers get higher epochs than every old worker, and fence it."""
     there = shards(connection, named(SHARDS, feed.tenant, feed.feed_id))
     epoch = max(one.epoch for one in there)

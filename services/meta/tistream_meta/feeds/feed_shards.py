@@ -24,7 +24,7 @@ POSTPONED_MS = 60_000  # of the pool's time, by which a cut is postponed each ti
 _WORST: tuple[Phase, ...] = ("failed", "retrying", "fenced", "running", "finished")  # the first one is shown
 
 
-def wanted(config: Mapping[str, Any]) -> int:
+def configured_shards(config: Mapping[str, Any]) -> int:
     """The number of shards that a configuration states (`shards` in `[tistream]`). Raises InvalidRequest."""
     return _number("shards", _own(config, "shards", 1))
 
@@ -38,7 +38,7 @@ def _number(name: str, found: object) -> int:
     return int(text)
 
 
-def most(config: Mapping[str, Any]) -> int | None:
+def shards_max(config: Mapping[str, Any]) -> int | None:
     """The highest number of shards that a feed may get because of its load (`shards-max` in `[tistream]`); None if its
     number of shards is fixed. Raises InvalidRequest."""
     found = _own(config, "shards-max", None)
@@ -49,8 +49,8 @@ def recut(feed: Feed, sink_uri: str, config: Mapping[str, Any], checkpoint_ts: i
     """The order to cut a feed that gets another sink URI and configuration; None if it keeps its shards. A feed is cut
     if the number of its shards changes, or the number of partitions, if a feed announces such changes in the topic
     (`admin-events`)."""
-    was, before = count(feed), json.loads(feed.config)
-    becomes = by_load(feed, config) or wanted(config)
+    was, before = shard_count(feed), json.loads(feed.config)
+    becomes = by_load(feed, config) or configured_shards(config)
     announced = bool(_own(config, "admin-events", False))
     grows = announced and _partitions(sink_uri, config) != _partitions(feed.sink_uri, before)
     grows = grows or (feed.recut is not None and feed.recut.grows)
@@ -75,28 +75,28 @@ def _own(config: Mapping[str, Any], name: str, default: object) -> object:
     return config.get(f"tistream.{name}", own.get(name, default) if isinstance(own, Mapping) else default)
 
 
-def count(feed: Feed) -> int:
+def shard_count(feed: Feed) -> int:
     """The number of shards that a feed has now."""
-    return ordered(feed) if feed.recut is None else feed.recut.shards
+    return target_shards(feed) if feed.recut is None else feed.recut.shards
 
 
-def ordered(feed: Feed) -> int:
+def target_shards(feed: Feed) -> int:
     """The number of shards that a feed must have: its present number, or the one that it gets when it is cut."""
-    return feed.shards or wanted(json.loads(feed.config))
+    return feed.shards or configured_shards(json.loads(feed.config))
 
 
 def by_load(feed: Feed, config: Mapping[str, Any]) -> int | None:
     """The number of shards that a feed keeps under this new configuration because its load required them; None if the
     configuration states the same number, or fixes it."""
-    highest = most(config)
-    found = wanted(config) if highest is None else min(ordered(feed), highest)
-    return None if found == wanted(config) else found
+    highest = shards_max(config)
+    found = configured_shards(config) if highest is None else min(target_shards(feed), highest)
+    return None if found == configured_shards(config) else found
 
 
 def resized(feed: Feed, shards: int, checkpoint_ts: int) -> Feed:
     """Order that a running feed is cut into `shards` shards. The present ones stop at `checkpoint_ts`, or at the
     highest ts above it that one of them has reached."""
-    return replace(feed, shards=shards, recut=Recut(shards=count(feed), at_ts=checkpoint_ts))
+    return replace(feed, shards=shards, recut=Recut(shards=shard_count(feed), at_ts=checkpoint_ts))
 
 
 def end_ts(feed: Feed) -> int | None:
@@ -105,7 +105,7 @@ def end_ts(feed: Feed) -> int | None:
     return min(ends, default=None)
 
 
-def meeting(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
+def continued_cut(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
     """Continue the cut of a feed whose shards have all reported that they stopped. If they stopped at the same ts, the
     result has the new number of shards, which begin at that ts: no new shard sends what an old one has sent, and no
     event is left out. Otherwise the result orders the old shards to continue to the highest ts that one of them has
@@ -115,7 +115,7 @@ def meeting(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
     if len(found) < len(reports):
         return feed  # a worker of an earlier release does not report what it has reached
     at_ts = max(one.reached_ts or 0 for one in found)
-    if not met(found):
+    if not stopped_at_one_ts(found):
         return replace(feed, recut=feed.recut.model_copy(update={"at_ts": at_ts}))
     revision = feed.revision + 1
     moved = Move(revision=revision, ts=at_ts, cut=True, grows=feed.recut.grows)
@@ -138,7 +138,7 @@ def postponed(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
     return replace(feed, recut=feed.recut.model_copy(update={"at_ts": later}))
 
 
-def met(reports: Sequence[FeedReport]) -> bool:
+def stopped_at_one_ts(reports: Sequence[FeedReport]) -> bool:
     """Whether every shard has sent all events up to the same ts, and none above it."""
     return len({one.reached_ts for one in reports} | {one.checkpoint_ts for one in reports}) == 1
 
@@ -146,7 +146,7 @@ def met(reports: Sequence[FeedReport]) -> bool:
 def with_ended(feed: Feed, rows: int, size: int) -> tuple[int, int]:
     """The row events and bytes that all shards of the feed, past and present, have sent to its sink. `rows` and `size`
     are those of the present shards. A present shard's progress includes what a past one of the same number has sent."""
-    now = {_counter(feed, shard) for shard in range(count(feed))}
+    now = {_counter(feed, shard) for shard in range(shard_count(feed))}
     mine = f"{sink_of(feed.sink_uri)}/"
     others = [sent for name, sent in feed.ended.items() if name.startswith(mine) and name not in now]
     return rows + sum(one for one, _ in others), size + sum(one for _, one in others)
@@ -172,7 +172,7 @@ def with_skipped(feed: Feed, shard: int, skipped: int) -> Feed:
     )
 
 
-def together(shards: Sequence[HeldShard]) -> HeldShard:
+def combined(shards: Sequence[HeldShard]) -> HeldShard:
     """Combine the shards of a feed into one. The result is the first shard, but with the lowest checkpoint of all
     shards, whether they report or not (invariant 45), and with the combined reports."""
     first = shards[0]

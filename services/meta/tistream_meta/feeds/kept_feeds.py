@@ -49,12 +49,12 @@ class KeptFeed:
         """Change the new feed `feed` so that it continues the removed one. It has a new revision, so that workers apply
         its configuration from the progress in the sink on. Raises InvalidRequest if the two have different numbers of
         shards."""
-        if feed_shards.most(json.loads(feed.config)) is not None:
+        if feed_shards.shards_max(json.loads(feed.config)) is not None:
             feed = replace(feed, shards=self.shards)
-        wanted = feed_shards.count(feed)
+        wanted = feed_shards.shard_count(feed)
         if wanted != self.shards:
             raise InvalidRequest(
-                f"changefeed {feed.feed_id} was removed with its progress, and had {self.shards} shards, not {wanted}: "
+                f"changefeed {feed.feed_id} was removed with its progress, and had {self.shards} shards, not {configured_shards}: "
                 f"set tistream.shards = {self.shards} and change the number later, or name a start_ts to begin anew",
                 {"parameter": "config"},
             )

@@ -50,7 +50,7 @@ class ShardLoads:
         Returns the feeds that must get another number of shards, each with the number."""
         found = []
         for feed in {(one.tenant, one.feed_id): one for one in feeds}.values():
-            most = feed_shards.most(json.loads(feed.config))
+            most = feed_shards.shards_max(json.loads(feed.config))
             if most is None or feed.recut is not None:
                 continue
             load = self._load(feed, now_ms)
@@ -67,7 +67,7 @@ class ShardLoads:
         return found
 
     def _load(self, feed: Feed, now_ms: int) -> _Load:
-        key, shards = (feed.tenant, feed.feed_id), feed_shards.count(feed)
+        key, shards = (feed.tenant, feed.feed_id), feed_shards.shard_count(feed)
         load = self._loads.get(key)
         if load is None or load.shards != shards:
             load = self._loads[key] = _Load(shards, now_ms)

@@ -148,7 +148,7 @@ def _work(feed: Feed, shard: HeldShard, secrets: dict[str, str]) -> FeedWork:
         revision=feed.revision,
         moved=feed.moved,
         skips=list(feed.skips),
-        shards=feed_shards.count(feed),
+        shards=feed_shards.shard_count(feed),
         known_ts=feed_shards.known_ts(feed, shard),
         cutting=feed.recut is not None,
     )

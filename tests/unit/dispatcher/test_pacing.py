@@ -21,7 +21,7 @@ def polls(pace: ListSchedule, begin_ms: int, end_ms: int) -> list[int]:
         if pace.poll_due(now):
             pace.polled(now, found=False)
             out.append(now)
-        pace.discovery_due(now)
+        pace.take_discovery(now)
     return out
 
 
@@ -45,7 +45,7 @@ def test_whose_lists_take_long_leaves_most_of_the_time_to_others() -> None:
         pace.list_now()  # whatever is said to be there
         pace.announced_early(now)
         pace.set_expecting(now, expecting=True)
-        assert pace.discovery_due(now), "other stores are looked for"
+        assert pace.take_discovery(now), "other stores are looked for"
         while not pace.poll_due(now):
             now += 100
     assert 0.3 < listing / now <= 1 / 3
@@ -99,12 +99,12 @@ def test_polls_become_rare_while_they_find_nothing_and_frequent_once_one_does():
 
 def test_stores_are_looked_for_at_their_own_pace_or_at_once():
     pace = ListSchedule(SETTINGS, 1000)
-    assert pace.discovery_due(1000)
-    assert not pace.discovery_due(1499)
-    assert pace.discovery_due(1500)
+    assert pace.take_discovery(1000)
+    assert not pace.take_discovery(1499)
+    assert pace.take_discovery(1500)
     pace.polled(1500, found=False)
     pace.list_now()
-    assert pace.discovery_due(1501)
+    assert pace.take_discovery(1501)
     assert pace.poll_due(1501)
 
 

@@ -44,7 +44,7 @@ class ListSchedule:
         self._announced = False  # whether that file was announced
         self._expecting = False
 
-    def discovery_due(self, now_ms: int) -> bool:
+    def take_discovery(self, now_ms: int) -> bool:
         """Whether a LIST of the tenant's stores is due. Returning True counts as that LIST: another one is not due
         before a pause has passed."""
         if now_ms < self._discover_ms:

@@ -261,7 +261,7 @@ class TenantFeed:
             self._pace.announced_for_other(now_ms)
         for store_id in sorted(self._share.stores - self._stores.keys()):
             self._store(store_id)
-        if self._pace.discovery_due(now_ms) and self._share.discovers:
+        if self._pace.take_discovery(now_ms) and self._share.discovers:
             # Only LISTed stores count. Tasks may have received files of a retired store, which has none any more.
             self._found(self._discovery.listed())
         for store_id, stamps in announced.items():

@@ -47,7 +47,7 @@ class Catalog:
             for one in self._slices[name]:
                 yield name, one
 
-    def is_fresh(self, name: str) -> bool:
+    def may_have_late_commits(self, name: str) -> bool:
         """Whether this metadata object may name commits at or below the catalog's released_ts that are in no release.
         The next release looks them up in the pool."""
         return name in self._fresh

@@ -62,7 +62,7 @@ def take(catalog: Catalog, low: int, high: int) -> ReleaseInput | NeedsOlder:
         if one.max_ts > low:
             writes.append(one)
             metas.add(name)
-        if one.min_ts <= low and catalog.is_fresh(name):
+        if one.min_ts <= low and catalog.may_have_late_commits(name):
             late.append(one)
             metas.add(name)
             compared.add(name)

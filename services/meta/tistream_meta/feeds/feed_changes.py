@@ -190,7 +190,8 @@ def _table(one: StoppedTableInfo) -> str:
 def cut(before: Feed, after: Feed) -> Happening:
     """The event for the feed's history that records that its shards were replaced by another number of shards."""
     at_ts = None if after.moved is None else str(after.moved.ts)
-    reason = f"{feed_shards.shard_count(before)} shards have stopped at one ts, and {feed_shards.shard_count(after)} continue"
+    counts = feed_shards.shard_count(before), feed_shards.shard_count(after)
+    reason = f"{counts[0]} shards have stopped at one ts, and {counts[1]} continue"
     return Happening(what="cut", revision=after.revision, after_ts=at_ts, reason=reason)
 
 

@@ -53,7 +53,7 @@ def release(connection: Connection, feed: Feed, checkpoint_ts: int | None = None
 
 
 def cut(connection: Connection, feed: Feed, count: int, checkpoint_ts: int) -> None:
-    """Replace the shards of a feed by `shard_count` new ones, which no process holds. The new ones begin with the highest
+    """Replace the shards of a feed by `count` new ones, which no process holds. The new ones begin with the highest
     epoch of the old ones, so their first workers get higher epochs than every old worker, and fence it."""
     there = shards(connection, named(SHARDS, feed.tenant, feed.feed_id))
     epoch = max(one.epoch for one in there)

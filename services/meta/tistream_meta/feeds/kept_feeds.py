@@ -54,7 +54,7 @@ class KeptFeed:
         wanted = feed_shards.shard_count(feed)
         if wanted != self.shards:
             raise InvalidRequest(
-                f"changefeed {feed.feed_id} was removed with its progress, and had {self.shards} shards, not {configured_shards}: "
+                f"changefeed {feed.feed_id} was removed with its progress, and had {self.shards} shards, not {wanted}: "
                 f"set tistream.shards = {self.shards} and change the number later, or name a start_ts to begin anew",
                 {"parameter": "config"},
             )

@@ -132,8 +132,8 @@ def _span(child: ChildTask) -> KeySpan:
 def next_step(state: TaskState, order: FittingOrder | None, heard: OtherParents | None = None) -> SealStep | None:
     """The stop_at or seal that the next manifest must have for the order; None if there is nothing to do. Only a holder
     to which the route table still assigns the task may call this. An order of None withdraws a stop. `heard` is the
-    result of `state_of_others()`. If `must_read()` is true it is needed; while it is None then, because the logs could not be
-    read, there is no step."""
+    result of `state_of_others()`. If `must_read()` is true it is needed; while it is None then, because the logs could
+    not be read, there is no step."""
     if must_read(state, order) and (heard is None or heard.sealed or heard.bound):
         return _ended(state) if heard is not None and heard.sealed else None
     stop_at, merge = _wanted(state, order)

@@ -1,4 +1,5 @@
-"""Pages of record batches as one table, one reader, and DataFrames. Nothing is copied, unless the schema changed."""
+"""Pages of record batches as one table, one reader, and DataFrames. Values are not copied, except that Polars makes
+views of texts, and that rows of several schemas are united."""
 
 from __future__ import annotations
 

@@ -38,6 +38,11 @@ class RowEvent:
         """The time of the commit, in UTC."""
         return to_datetime(self.commit_ts)
 
+    @property
+    def start_time(self) -> datetime:
+        """The time at which the transaction began, in UTC."""
+        return to_datetime(self.start_ts)
+
 
 @dataclass(frozen=True, slots=True)
 class DdlEvent:
@@ -131,3 +136,8 @@ class TableInfo:
     schema_version: int
     base_ts: int | None
     held: Any
+
+    @property
+    def base_time(self) -> datetime | None:
+        """The time of `base_ts`, in UTC."""
+        return None if self.base_ts is None else to_datetime(self.base_ts)

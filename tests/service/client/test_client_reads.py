@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -206,6 +207,17 @@ def test_chosen_columns_of_arrow(orders: Table) -> None:
     assert (
         orders.changes(columns=["none"]).to_arrow()["row"].is_null().to_pylist() == whole["row"].is_null().to_pylist()
     )
+
+
+def test_readers_of_arrow_take_a_read_as_it_is(orders: Table) -> None:
+    changes, rows = orders.changes(columns=["id", "amount"]), orders.at("now")
+    newest = changes.to_polars()["commit_ts"].max()
+    counted = duckdb.sql("SELECT count(*), epoch_ms(max(commit_time)) FROM changes").fetchall()
+    assert counted == [(changes.to_arrow().num_rows, int(newest) >> 18)]
+    reader = rows.reader()  # noqa: F841 - DuckDB finds it by its name
+    assert duckdb.sql("SELECT id, note FROM reader ORDER BY id").pl().equals(rows.to_polars()["id", "note"])
+    assert pl.DataFrame(rows).equals(rows.to_polars())
+    assert pa.table(rows).equals(rows.to_arrow())
 
 
 def changed_tables(acme: Tenant, lines: list[Line]) -> dict[str, pa.Table | SchemaChanged]:

@@ -22,10 +22,11 @@ from tistream.schema.history import History
 from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream_api.encode.encoding import FORMATS
+from tistream_api.encode.encoding import new_encoder
+from tistream_api.encode.one_stream import one_stream
 from tistream_api.encode.piece import Piece
 from tistream_api.pull.answer import Pull
-from tistream_api.request.params import PullParams
+from tistream_api.request.params import ALL, PullParams
 
 SNAPSHOT_TS = 1_790_000_000_000 << 18
 
@@ -77,7 +78,8 @@ class PulledPool:
     def pull(self, *names: str, form: str = "ndjson", **more: Any) -> Iterator[Piece]:
         """One answer, as the API server makes it, from the beginning of the pool on."""
         scope = Scope(TENANT, *names)
-        params = PullParams(None, None, None, more.get("limit", 1_000_000), 0, False, form)
+        params = PullParams(None, None, None, more.get("limit", 1_000_000), 0, False, form, more.get("events", ALL))
+        one = one_stream(params, self._source, scope, lambda: self._end_ts)
 
         def scan(at: Position, high: int, limit: int | None) -> Iterator[Batch]:
             budget = Budget() if limit is None else Budget().for_page(limit)
@@ -91,7 +93,8 @@ class PulledPool:
             scan,
             SystemClock(),
             lambda *_: None,
-            FORMATS[form].new(),
+            new_encoder(params, one),
+            one,
         ).answer()
 
     @property

@@ -157,7 +157,10 @@ class Transport:
 
         try:
             with self._http.stream("GET", fetch.path, params=fetch.params, headers=self._door.headers()) as got:
-                return _answer(got, got.read())
+                body = bytearray()  # grows in place; httpx would hold the pieces and the whole of a large answer
+                for piece in got.iter_bytes():
+                    body += piece
+                return _answer(got, body)
         except httpx.HTTPError as error:
             return _lost(error, isinstance(error, httpx.ConnectError | httpx.ConnectTimeout))
 
@@ -214,12 +217,15 @@ class AsyncTransport:
         try:
             headers = self._door.headers()
             async with self._http.stream("GET", fetch.path, params=fetch.params, headers=headers) as got:
-                return _answer(got, await got.aread())
+                body = bytearray()
+                async for piece in got.aiter_bytes():
+                    body += piece
+                return _answer(got, body)
         except httpx.HTTPError as error:
             return _lost(error, isinstance(error, httpx.ConnectError | httpx.ConnectTimeout))
 
 
-def _answer(got: httpx.Response, body: bytes) -> Answer:
+def _answer(got: httpx.Response, body: bytearray) -> Answer:
     headers: Mapping[str, str] = got.headers
     return Answer(got.status_code, headers, body)
 

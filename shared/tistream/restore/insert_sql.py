@@ -22,7 +22,12 @@ _ESCAPED = (("\\", "\\\\"), ("'", "''"), ("\x00", "\\0"), ("\n", "\\n"), ("\r", 
 
 
 def insert_statements(
-    batch: pa.RecordBatch, columns: Sequence[Column], name: tuple[str, str], statement_bytes: int = STATEMENT_BYTES
+    batch: pa.RecordBatch,
+    columns: Sequence[Column],
+    name: tuple[str, str],
+    statement_bytes: int = STATEMENT_BYTES,
+    verb: str = "INSERT",
+    suffix: str = "",
 ) -> Iterator[str]:
     """Yield statements that insert all rows of the batch. Each has about `statement_bytes` bytes, or more if a single
     row is larger.
@@ -31,22 +36,24 @@ def insert_statements(
         batch: decoded rows; its fields are `columns`, in order.
         columns: generated ones are left out, because the server computes them.
         name: (database, table).
+        verb: INSERT, or REPLACE.
+        suffix: what follows the rows.
     """
     written = [(column, place) for place, column in enumerate(columns) if not column.generated]
-    head = f"INSERT INTO {'.'.join(map(quoted_name, name))}"
+    table = ".".join(map(quoted_name, name))
     names = ", ".join(quoted_name(column.name) for column, _ in written)
     if not batch.num_rows:
         return
-    texts = [_literals(batch.column(place)).alias(str(place)) for _, place in written]
+    texts = [literals(batch.column(place)).alias(str(place)) for _, place in written]
     if not texts:  # a table whose visible columns are all generated
-        yield from (f"{head} () VALUES ()" for _ in range(batch.num_rows))
+        yield from (f"{verb} INTO {table} () VALUES ()" for _ in range(batch.num_rows))
         return
     rows = pl.DataFrame(texts).select(pl.format("({})", pl.concat_str(pl.all(), separator=", "))).to_series()
     for first, last in _pieces(rows.str.len_bytes().to_numpy(), statement_bytes):
-        yield f"{head} ({names}) VALUES\n" + ",\n".join(rows[first:last])
+        yield f"{verb} INTO {table} ({names}) VALUES\n" + ",\n".join(rows[first:last]) + suffix
 
 
-def _literals(array: pa.Array) -> pl.Series:
+def literals(array: pa.Array) -> pl.Series:
     """Convert a column to SQL literals; NULL for null."""
     series = pl.Series(pl.from_arrow(array))
     if series.dtype == pl.Binary:

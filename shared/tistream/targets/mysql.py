@@ -6,8 +6,10 @@ Therefore writers put a marker row into the same transaction, and look for it be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from ssl import SSLContext
 from typing import Any
 
 import pymysql
@@ -35,8 +37,9 @@ class TargetFailed(Exception):
 class MySqlTarget:
     """One connection to a server. It is a context manager, and not thread-safe."""
 
-    def __init__(self, url: MySqlUrl) -> None:
-        """Connect to the server. Raises TargetFailed."""
+    def __init__(self, url: MySqlUrl, context: SSLContext | None = None) -> None:
+        """Connect to the server, with TLS as `context` says, or else as the options of the URL say. Raises
+        TargetFailed."""
         self._url = url
         tls = dict(url.options)
         try:
@@ -52,7 +55,7 @@ class MySqlTarget:
                 read_timeout=ANSWER_S,
                 write_timeout=ANSWER_S,
                 client_flag=pymysql.constants.CLIENT.FOUND_ROWS,
-                ssl={name.removeprefix("ssl_"): value for name, value in tls.items()} or None,
+                ssl=context or {name.removeprefix("ssl_"): value for name, value in tls.items()} or None,
             )
         except (pymysql.err.MySQLError, OSError) as error:
             raise self._failed(error) from error
@@ -144,11 +147,14 @@ def _reason(error: Exception) -> str:
     if isinstance(error, pymysql.err.MySQLError) and len(error.args) == 2:
         code, text = error.args
         if code in _QUOTED:
-            return f"error {code} ({_QUOTED[code]})"
+            found = _NAMED.search(str(text))
+            return f"error {code} ({_QUOTED[code]}{'' if found is None else f': {found[1]}'})"
         return f"error {code}: {text}"
     return str(error) or type(error).__name__
 
 
+# The name of the key or column at the end of such a text; the value stands before it.
+_NAMED = re.compile(r"(?:for key|column) ('[^']+'|`[^`]+`\.`[^`]+`\.`[^`]+`)(?: at row \d+)?$")
 # Errors whose text quotes values of rows.
 _QUOTED = {
     1062: "duplicate entry for a unique key",

@@ -546,3 +546,61 @@ def feed_needs_only_what_it_sends(original: Function) -> Function:
         return visible if selector is None else [one for one in visible if one in selector.sent(version.table)]
 
     return broken
+
+
+@mutant(
+    "tistream_changefeed:MySqlSink._write",
+    invariants=(38, 39),
+    catchers=("test_rows_and_their_progress_are_one_transaction",),
+)
+def mysql_progress_outside_the_transaction(original: Function) -> Function:
+    """Rows are committed into a database first, and the progress in a transaction of its own."""
+
+    def broken(self: Any, nets: Any, letters: Any, progress: Any) -> None:
+        old = getattr(self, "_old_progress", None)
+        if nets and old is not None:
+            original(self, nets, letters, old)
+            nets, letters = (), ()
+        original(self, nets, letters, progress)
+        self._old_progress = progress
+
+    return broken
+
+
+@mutant(
+    "tistream_changefeed:Slot.begin", invariants=(40,), catchers=("test_a_holder_that_was_replaced_writes_nothing",)
+)
+def mysql_epoch_not_checked(original: Function) -> Function:
+    """A transaction takes the epoch that the database has for its own."""
+
+    def broken(self: Any, begun: str) -> None:
+        found = self.target().rows("SELECT generation, epoch FROM tistream.progress WHERE feed = %s", (self._feed,))
+        self._fence = type(self._fence)(*found[0])
+        original(self, begun)
+
+    return broken
+
+
+@mutant(
+    "tistream_changefeed:statements.statements",
+    invariants=(41,),
+    catchers=("test_deletes_come_before_puts_and_repeats_replace",),
+)
+def mysql_puts_before_deletes(original: Function) -> Function:
+    """The puts of a window come before its deletes."""
+
+    def broken(nets: Any, dialect: Any, *, safe: bool) -> Any:
+        found = list(original(nets, dialect, safe=safe))
+        return iter(sorted(found, key=lambda one: one.sql.startswith("DELETE")))
+
+    return broken
+
+
+@mutant(
+    "tistream_changefeed:slots._crossing",
+    invariants=(41,),
+    catchers=("test_a_table_gets_the_rows_of_the_upstream_whatever_the_window_and_the_slots",),
+)
+def mysql_slots_by_primary_key(original: Function) -> Function:
+    """Changes that have a value of another unique key in common go to different slots."""
+    return lambda one, slot: original(one, slot)[:0]

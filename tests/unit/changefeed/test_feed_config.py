@@ -274,7 +274,7 @@ def test_what_is_not_supported_is_refused_by_name(text: str, reason: str) -> Non
 @pytest.mark.parametrize(
     ("uri", "reason"),
     [
-        ("mysql://root@h:3306/", "other sinks are not supported"),
+        ("pulsar://h:6650/t", "other sinks are not supported"),
         ("events", "it is not kafka://"),
         ("kafka:///t", "names no brokers"),
         ("kafka://host/t", "names no brokers"),

@@ -102,6 +102,26 @@ class KafkaConfig(_Part):
     sasl_password: str | None = None
 
 
+class MySqlConfig(_Part):
+    """The server of the sink URI, and `[sink.mysql-config]`.
+
+    `workers`: how many connections write side by side. `safe_mode`: rows are always put by REPLACE. `atomicity`: with
+    `table` or `global`, each transaction of the server has whole transactions of the upstream, in order. `ca`, `cert`
+    and `key` are PEM texts. `password` and `key` are references of the form `${secret:NAME}`.
+    """
+
+    host: str
+    port: int = 3306
+    user: str = "root"
+    password: str | None = None
+    workers: int = 16
+    safe_mode: bool = False
+    atomicity: Literal["none", "table", "global"] = "none"
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+
 class ProtocolConfig(_Part):
     """The protocol of the messages, and the options of its encoder."""
 
@@ -155,17 +175,18 @@ class StorageConfig(_Part):
 
 class FeedConfig(_Part):
     """The whole configuration of a feed. `kafka` names no brokers if the feed has another sink; `storage` is None if it
-    does not write files. `raw_changes`: no
-    update is split (`output-raw-change-event`). These are keys of `[tistream]`: `delivery` (exactly once or at least
-    once), `split_unique_updates` (updates of any unique index are split, not only those of the handle key),
-    `compatible` (messages reproduce TiCDC's errors), `allow_no_tables` (a feed is accepted although its rules include
-    no existing table), `on_table_error` (whether an event that cannot be sent stops its table or the feed), `tables`
-    (entries for tables; the first one that matches a table applies), `shards` (the number of shards that write the feed
-    in parallel), `shards_max` (the load decides the number, up to this one), `admin_events` (messages announce a
-    changed number of partitions)."""
+    does not write files, and `mysql` if it does not write into a database. `raw_changes`: no update is split
+    (`output-raw-change-event`). These are keys of `[tistream]`: `delivery` (exactly once or at least once),
+    `split_unique_updates` (updates of any unique index are split, not only those of the handle key), `compatible`
+    (messages reproduce TiCDC's errors), `allow_no_tables` (a feed is accepted although its rules include no existing
+    table), `on_table_error` (whether an event that cannot be sent stops its table or the feed), `tables` (entries for
+    tables; the first one that matches a table applies), `shards` (the number of shards that write the feed in
+    parallel), `shards_max` (the load decides the number, up to this one), `admin_events` (messages announce a changed
+    number of partitions)."""
 
     kafka: KafkaConfig = KafkaConfig()
     storage: StorageConfig | None = None
+    mysql: MySqlConfig | None = None
     filter: FilterConfig = FilterConfig()
     protocol: ProtocolConfig = ProtocolConfig()
     dispatchers: tuple[DispatcherConfig, ...] = ()

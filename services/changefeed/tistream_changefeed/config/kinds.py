@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tistream_changefeed.config import kafka_kind, storage_kind
+from tistream_changefeed.config import kafka_kind, mysql_kind, storage_kind
 from tistream_changefeed.config.feed_config import FeedConfig
 from tistream_changefeed.config.keys import KAFKA_KEYS, SinkKeys
 from tistream_changefeed.config.sink_uri import SinkUri, parse_kafka_uri, refused
@@ -39,7 +39,20 @@ _S3, _FILE = (
     )
     for form in storage_kind.FORMS
 )
-KINDS = {"kafka": _KAFKA, "kafka+ssl": _KAFKA, "s3": _S3, "file": _FILE}
+_MYSQL = SinkKind(
+    "mysql://USER:PASSWORD@HOST:PORT/",
+    mysql_kind.MYSQL_KEYS,
+    mysql_kind.parse_mysql_uri,
+    mysql_kind.finish,
+    mysql_kind.check,
+)
+KINDS = {
+    "kafka": _KAFKA,
+    "kafka+ssl": _KAFKA,
+    "s3": _S3,
+    "file": _FILE,
+    **dict.fromkeys(mysql_kind.SCHEMES, _MYSQL),
+}
 """Each kind of sink by the schemes of its URIs."""
 
 

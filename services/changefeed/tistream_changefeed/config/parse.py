@@ -142,6 +142,8 @@ class _Fields:
         """Set the field that belongs to a key of the configuration. Raises InvalidRequest if the key is unknown or its
         value is invalid."""
         keys = self._kind.keys
+        if any(key.startswith(one) for one in keys.refused):
+            raise refused(f"{key}: {next(reason for one, reason in keys.refused.items() if key.startswith(one))}")
         if key in LISTS:
             self._list(key, value)
         elif key in keys.used:
@@ -154,8 +156,6 @@ class _Fields:
                 raise refused(f"{key} = {str(value)[:40]!r} is not supported: {reason}")
             if key == "tistream.compatible":
                 self._set("compatible", True)
-        elif any(key.startswith(one) for one in keys.refused):
-            raise refused(f"{key}: {next(reason for one, reason in keys.refused.items() if key.startswith(one))}")
         elif any(key == one or (one.endswith(".") and key.startswith(one)) for one in keys.unneeded):
             self._warnings.append(f"{key} is accepted and changes nothing: a feed does not need it")
         else:

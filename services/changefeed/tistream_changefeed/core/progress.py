@@ -313,8 +313,8 @@ def check_there(found: Progress | None, fence: Fence, known_ts: int | None, wher
     if known_ts is None or (found is not None and found.fence.generation >= fence.generation):
         return
     reason = (
-        f"the topic of progress records has none of this feed, of which all events up to {known_ts} were sent: it was "
-        f"deleted, or has lost records; resume the feed with checkpoint_ts {known_ts}, or with a lower one to have "
+        f"the sink has no progress of this feed, of which all events up to {known_ts} were sent: the progress was "
+        f"deleted or lost; resume the feed with checkpoint_ts {known_ts}, or with a lower one to have "
         "events again"
     )
     raise failed("sink", where, reason)

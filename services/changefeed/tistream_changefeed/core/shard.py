@@ -295,6 +295,11 @@ class Shard:
         if not transaction.progress.holding and not progress.within(transaction.progress.at, self.order.end_ts):
             self.phase = "finished"
 
+    def roll_back(self) -> None:
+        """Go back to the progress that the sink has acknowledged, because it has refused a transaction and written
+        nothing of it."""
+        self._planned = self._acked
+
     # ---- failures
 
     def failed(self, failure: Failure, now_ms: int) -> None:

@@ -31,6 +31,7 @@ from tistream_changefeed.hold.sending import HolderStopped, Sending
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.shard_metrics import ShardTally
+from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ class Holder:
         tenant = str(self.shard.order.tenant)
         try:
             self._open()
-            return self._advance()
+            return self._advanced()
         except FeedFailed as error:
             self._failed(error)
         except Gone as error:
@@ -206,6 +207,14 @@ class Holder:
             self._commit(self.shard.send(NOTHING, 0, marks, self.shard.at))
         log.info("shard opened", extra={"shard": self.shard.order.name, "checkpoint_ts": self.shard.at.low_ts,
                                         "epoch": self.shard.order.fence.epoch, "new": found is None})  # fmt: skip
+
+    def _advanced(self) -> IdleUntil | None:
+        try:
+            return self._advance()
+        except TablesRefused as error:
+            assert self._sending is not None
+            self._sending.stop_refused(error)
+            return None
 
     def _advance(self) -> IdleUntil | None:
         """Send what can be read now. Then return until when the shard is idle; or wait a moment for new rows, and

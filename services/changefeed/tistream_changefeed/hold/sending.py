@@ -16,6 +16,7 @@ from tistream.read.scan import Budget
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name
 from tistream.secrets.references import masked
+from tistream.wire.bulk.changefeeds import HeldStage
 from tistream_changefeed.core.failure import failed, retry
 from tistream_changefeed.core.lanes import CatchUpLane, Lane
 from tistream_changefeed.core.outgoing import NOTHING, Payload
@@ -27,6 +28,7 @@ from tistream_changefeed.hold.sink import Encoded, Pipeline, Sink
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.shard_metrics import ShardTally
 from tistream_changefeed.table_errors.table_failed import TableFailed
+from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +93,14 @@ class Sending:
                 names = [one.held_by.object for one in shard.catching]
                 self.commit(shard.rejoin(marks, ts))
                 log.info("tables go on", extra={"shard": shard.order.name, "tables": names})
+
+    def stop_refused(self, error: TablesRefused) -> None:
+        """Stop tables of which the sink has refused a row or a DDL, after the position that it has acknowledged. The
+        events of the other tables are read again from there. Raises FeedFailed."""
+        self.shard.roll_back()
+        for name in error.names:
+            self._stop(name, Position(0), str(error), stage="sink")
+        self.commit(self.shard.send(NOTHING, 0, (), self.shard.at))
 
     def _wait_for_others(self, until: Position) -> None:
         """Wait until every other shard of the feed has committed progress up to `until` (core/barrier.py). Raises
@@ -201,13 +211,13 @@ class Sending:
             if not any(one.name == name for one in waiting):
                 self._note(name, before, reason, left=False)
 
-    def _stop(self, name: Name, before: Position, reason: str) -> None:
+    def _stop(self, name: Name, before: Position, reason: str, stage: HeldStage = "encode") -> None:
         """Stop a table after the position `before`, if the configuration says that errors stop tables. Otherwise raises
         FeedFailed, which stops the feed. In a feed with several shards the whole feed stops, because the other shards
         would pass the table's DDLs without this one."""
         choice = self.pipeline.errors.on_table_error(name)
         if choice == "stop-feed" or self.shard.order.shards > 1:
-            raise failed("encode", ".".join(name), reason)
+            raise failed(stage, ".".join(name), reason)
         self._note(name, before, reason, left=choice == "leave-table")
 
     def _note(self, name: Name, at: Position, reason: str, *, left: bool) -> None:

@@ -59,7 +59,8 @@ class Sink(Protocol):
 
     def write(self, transaction: Transaction) -> bool:
         """Make a transaction durable, together with earlier ones that are not durable yet: all of them, or nothing.
-        Returns False if the sink collects more rows before it does so."""
+        Returns False if the sink collects more rows before it does so. Raises TablesRefused if the sink refuses rows or
+        a DDL of some tables, and has written nothing."""
 
     def close(self) -> None:
         """Close the connections to the sink."""

@@ -7,9 +7,11 @@ from typing import Any
 
 from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.config.kinds import scheme_of
+from tistream_changefeed.config.mysql_kind import SCHEMES
 from tistream_changefeed.hold.feed import Feed
 from tistream_changefeed.sinks.kafka import feed_settings
 from tistream_changefeed.sinks.kafka.kafka_feed import KafkaFeed
+from tistream_changefeed.sinks.mysql.mysql_feed import mysql_feed
 from tistream_changefeed.sinks.storage.storage_feed import storage_feed
 
 Building = Callable[[str, Mapping[str, Any], Sequence[Skip]], Feed]
@@ -19,7 +21,13 @@ def _kafka(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip]) ->
     return KafkaFeed(feed_settings.parsed(sink_uri, document, skips))
 
 
-_BUILDING: dict[str, Building] = {"kafka": _kafka, "kafka+ssl": _kafka, "s3": storage_feed, "file": storage_feed}
+_BUILDING: dict[str, Building] = {
+    "kafka": _kafka,
+    "kafka+ssl": _kafka,
+    "s3": storage_feed,
+    "file": storage_feed,
+    **dict.fromkeys(SCHEMES, mysql_feed),
+}
 
 
 def feed_of(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> Feed:

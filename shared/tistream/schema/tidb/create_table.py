@@ -82,6 +82,13 @@ def table_statements(
     return TableStatements(create + (f"\n{partitions}" if partitions else ""), alter)
 
 
+def column_definition(info: Mapping[str, Any], column: Column, dialect: Dialect) -> str:
+    """The definition of one column of a table, as ALTER TABLE … ADD COLUMN takes it. `info` is the TableInfo JSON.
+    Raises UnsupportedTable."""
+    stated = next(one for one in info["cols"] if one["id"] == column.id)
+    return _column(column, stated, info, dialect)
+
+
 def _shown(table: Table) -> tuple[Column, ...]:
     """The columns that SHOW CREATE TABLE lists: the public ones, virtual generated columns included. The hidden columns
     of expression indexes are left out."""

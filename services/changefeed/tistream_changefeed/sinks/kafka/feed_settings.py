@@ -113,11 +113,7 @@ def parsed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = (
     """Parse a sink URI of Kafka and a configuration. `skips` are the events that a person has named to be left out.
     Raises InvalidRequest, which names the invalid or unsupported key, and never a secret."""
     found = parse_feed(sink_uri, document)
-    if found.secrets:
-        name = sorted(found.secrets)[0]
-        raise _refused(
-            f"{name} would be stored in clear: put it with `tistream secret put`, and write {name}=${{secret:NAME}}"
-        )
+    check_no_secrets(found)
     config = found.config
     if not config.kafka.brokers:
         raise _refused("the feed does not write into Kafka")
@@ -134,6 +130,15 @@ def parsed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = (
         parts.error_rules(config),
         tuple(skips),
     )
+
+
+def check_no_secrets(found: ParsedFeed) -> None:
+    """Check that a configuration has no secrets in clear text. Raises InvalidRequest."""
+    if found.secrets:
+        name = sorted(found.secrets)[0]
+        raise _refused(
+            f"{name} would be stored in clear: put it with `tistream secret put`, and write {name}=${{secret:NAME}}"
+        )
 
 
 def without_secrets(feed_id: str, sink_uri: str, document: Mapping[str, Any]) -> ParsedFeed:

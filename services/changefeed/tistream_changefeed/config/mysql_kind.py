@@ -1,0 +1,137 @@
+"""Parses the sink URI of a feed into MySQL, MariaDB or TiDB, and the keys of its configuration. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from tistream_changefeed.config.feed_config import FeedConfig
+from tistream_changefeed.config.keys import GENERAL, GENERAL_FIXED, GENERAL_UNNEEDED, ConfigKey, SinkKeys
+from tistream_changefeed.config.listed import refused as refused_config
+from tistream_changefeed.config.sink_uri import SinkUri, is_placeholder, placeholder, refused, unique_names
+from tistream_changefeed.config.sink_uri import without_secrets as options_without_secrets
+
+SCHEMES = ("mysql", "mysql+ssl", "tidb", "tidb+ssl")
+WORKERS_MAX = 64
+_MYSQL = "sink.mysql-config."
+_SINK_OPTIONS = ("safe-mode", "transaction-atomicity")
+
+
+def _option_key(name: str) -> str:
+    return f"sink.{name}" if name in _SINK_OPTIONS else f"{_MYSQL}{name}"
+
+
+MYSQL_KEYS = SinkKeys(
+    used={
+        **{key: used for key, used in GENERAL.items() if key != "tistream.delivery"},
+        _MYSQL + "user": ConfigKey("mysql.user", "text"),
+        _MYSQL + "password": ConfigKey("mysql.password", "text", secret=True),
+        _MYSQL + "worker-count": ConfigKey("mysql.workers", "number", 1, 1024),
+        _MYSQL + "ssl-ca": ConfigKey("mysql.ca", "text", pem=True),
+        _MYSQL + "ssl-cert": ConfigKey("mysql.cert", "text", pem=True),
+        _MYSQL + "ssl-key": ConfigKey("mysql.key", "text", secret=True, pem=True),
+        "sink.safe-mode": ConfigKey("mysql.safe_mode", "flag"),
+        "sink.transaction-atomicity": ConfigKey("mysql.atomicity", "text"),
+    },
+    fixed={
+        **GENERAL_FIXED,
+        _MYSQL + "time-zone": (("utc", ""), "TIMESTAMP values are written in UTC, which changes no value"),
+        "enable-sync-point": (("false",), "a feed into MySQL has no sync points yet"),
+        "tistream.shards": (("1",), "a feed into MySQL has one shard, and as many connections as worker-count says"),
+        "tistream.shards-max": (("1",), "a feed into MySQL has one shard, and as many connections as worker-count"),
+        "tistream.delivery": (("exactly-once",), "into MySQL every feed is exactly-once"),
+    },
+    refused={
+        "sink.column-selectors": "column selectors are not supported into MySQL: rows are written whole",
+        "sink.dispatchers": "a feed into MySQL has no topics: remove the dispatchers",
+    },
+    unneeded=(
+        *GENERAL_UNNEEDED,
+        "sync-point-interval",
+        "sync-point-retention",
+        "sink.protocol",
+        "sink.terminator",
+        "sink.date-separator",
+        "sink.enable-partition-separator",
+        "sink.file-index-digit",
+        "sink.only-output-updated-columns",
+        "sink.delete-only-output-handle-key-columns",
+        "sink.content-compatible",
+        "sink.debezium-disable-schema",
+        "sink.schema-registry",
+        "sink.csv.",
+        "sink.open.",
+        "sink.debezium.",
+        "sink.kafka-config.",
+        "sink.pulsar-config.",
+        "sink.cloud-storage-config.",
+        _MYSQL + "max-txn-row",
+        _MYSQL + "max-multi-update-row",
+        _MYSQL + "max-multi-update-row-size",
+        _MYSQL + "tidb-txn-mode",
+        _MYSQL + "batch-dml-enable",
+        _MYSQL + "multi-stmt-enable",
+        _MYSQL + "cache-prep-stmts",
+        _MYSQL + "enable-batch-dml",
+        _MYSQL + "enable-multi-statement",
+        _MYSQL + "enable-cache-prepared-statement",
+        _MYSQL + "enable-ddl-ts",
+        _MYSQL + "prep-stmt-cache-size",
+        _MYSQL + "timeout",
+        _MYSQL + "read-timeout",
+        _MYSQL + "write-timeout",
+        _MYSQL + "compression",
+    ),
+    option_key=_option_key,
+)
+
+
+def parse_mysql_uri(uri: str, prefix: str = "") -> SinkUri:
+    """Parse `mysql://user:password@host:port/?worker-count=…`. The names of its secrets begin with `prefix`. Raises
+    InvalidRequest, which names the part, never a secret."""
+    scheme, _, rest = uri.partition("://")
+    try:
+        parts = urlsplit(f"mysql://{rest}")
+        options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        port = parts.port or 3306
+    except ValueError:
+        raise refused("it is not a URI: write HOST:PORT, and each option as NAME=VALUE") from None
+    if not parts.hostname:
+        raise refused("it names no server: write USER:PASSWORD@HOST:PORT")
+    if parts.path not in ("", "/"):
+        raise refused("it has a path: tables keep the names of their databases, so leave it out")
+    if parts.fragment:
+        raise refused("it has a fragment: write `#` as %23")
+    names = unique_names(options)
+    if {"user", "password"} & set(names):
+        raise refused("user and password stand before the host: USER:PASSWORD@HOST")
+    found = options_without_secrets(options, MYSQL_KEYS, prefix)
+    secrets, user = dict(found.secrets), unquote(parts.username or "root")
+    values = {**found.values, _MYSQL + "user": user}
+    shown = quote(user, safe="")
+    if parts.password:
+        password = unquote(parts.password)
+        if not is_placeholder(password):
+            secrets[prefix + "password"] = password
+            password = placeholder(prefix + "password")
+        values[_MYSQL + "password"] = password
+        shown += f":{password}"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    fields = {"mysql": {"host": parts.hostname, "port": port}}
+    return SinkUri(fields, values, f"{scheme.lower()}://{shown}@{host}:{port}/{found.query}", secrets)
+
+
+def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:  # noqa: ARG001
+    """Convert the fields of a FeedConfig that were set: no more than WORKERS_MAX connections are opened."""
+    mysql = values["mysql"]
+    mysql["workers"] = min(mysql.get("workers", 16), WORKERS_MAX)
+
+
+def check(config: FeedConfig) -> None:
+    """Check that the settings do not contradict each other. Raises InvalidRequest."""
+    assert config.mysql is not None
+    if (config.mysql.cert is None) != (config.mysql.key is None):
+        raise refused_config("ssl-cert and ssl-key are needed together: give both, or neither")
+    if any(one.on_row_error == "dead-letter" for one in config.tables):
+        raise refused_config("on-row-error = 'dead-letter' is not supported into MySQL: skip events one by one")

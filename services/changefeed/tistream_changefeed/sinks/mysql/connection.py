@@ -1,0 +1,161 @@
+"""One connection of a MySQL sink, which writes fenced transactions of one slot."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from tempfile import NamedTemporaryFile
+
+from tistream.clock import Clock
+from tistream.schema.tidb.create_table import Dialect
+from tistream.targets.mysql import EXPLICIT_RANDOM, MySqlTarget, TargetFailed
+from tistream.targets.mysql_url import MySqlUrl
+from tistream_changefeed.core.failure import FeedFailed, failed, fenced, refused, retry
+from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.sinks.mysql.faults import fault_of
+from tistream_changefeed.sinks.mysql.statements import Statement
+from tistream_changefeed.sinks.mysql.target import IDLE_S, PROGRESS, MySqlServer
+from tistream_changefeed.table_errors.tables_refused import TablesRefused
+
+_SESSION = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", f"SET SESSION wait_timeout = {IDLE_S}")
+_TIDB = ("SET SESSION tidb_txn_mode = 'pessimistic'", EXPLICIT_RANDOM)
+_FRESH_MS = IDLE_S * 1000 // 3
+
+
+class WriteAgain(Exception):
+    """Raised if the server has rolled back a transaction that can be written again at once."""
+
+
+def connected(server: MySqlServer) -> MySqlTarget:
+    """Connect to a server. Raises FeedFailed."""
+    url = MySqlUrl(server.host, server.port, server.user, server.password or "", None)
+    try:
+        target = MySqlTarget(url, _context(server) if server.tls else None)
+        target.execute_all((*_SESSION, *(_TIDB if target.dialect is Dialect.TIDB else ())))
+        return target
+    except TargetFailed as error:
+        raise failure_of(error, server) from error
+
+
+def failure_of(error: TargetFailed, server: MySqlServer) -> FeedFailed:
+    """The failure of a feed for an error that concerns no table."""
+    cause = "unreachable" if error.code is None else str(error.code)
+    match fault_of(error.code):
+        case "refused":
+            return refused(
+                server.where, f"{error}: put the secret of the password again, or grant what is missing", cause
+            )
+        case "table":
+            return failed("sink", server.where, str(error), cause)
+    return retry("sink", server.where, str(error), cause)
+
+
+class Slot:
+    """The connection of one slot of a feed. A transaction begins by a check of the fence, which locks the slot's row
+    until the transaction ends. `number`: that of the slot. Not thread-safe."""
+
+    def __init__(self, server: MySqlServer, feed: str, number: int, fence: Fence, clock: Clock) -> None:
+        self._server, self._feed, self._number, self._fence, self._clock = server, feed, number, fence, clock
+        self._target: MySqlTarget | None = None
+        self._used_ms = 0
+
+    def target(self) -> MySqlTarget:
+        """The connection, outside a transaction. It is opened again if the server has closed it, because it was idle.
+        Raises FeedFailed."""
+        now_ms = self._clock.monotonic_ms()
+        if self._target is not None and now_ms - self._used_ms > _FRESH_MS:
+            try:
+                self._target.execute("SELECT 1")
+            except TargetFailed:
+                self.close()
+        if self._target is None:
+            self._target = connected(self._server)
+        self._used_ms = now_ms
+        return self._target
+
+    def begin(self, begun: str) -> None:
+        """Begin a transaction that stores the cursor `begun` in the slot's row. Raises FeedFailed: fenced if another
+        holder has raised the fence."""
+        target = self.target()
+        try:
+            target.execute("BEGIN")
+            found = target.execute(
+                f"UPDATE {PROGRESS} SET begun = %s WHERE feed = %s AND slot = %s AND generation = %s AND epoch = %s",
+                (begun, self._feed, self._number, *self._fence),
+            )
+        except TargetFailed as error:
+            raise self._failed(error) from error
+        if not found:
+            self.rolled_back()
+            raise fenced(self._server.where, "another holder has raised the epoch of the feed's progress")
+
+    def run(self, statements: Iterable[Statement], *, exact: bool) -> None:
+        """Run statements. `exact`: they must find the rows that they say. Raises WriteAgain, TablesRefused, FeedFailed;
+        then the transaction was rolled back."""
+        for one in statements:
+            try:
+                found = self._within().execute(one.sql)
+            except TargetFailed as error:
+                raise self._refused(error, one) from error
+            if exact and one.rows is not None and found != one.rows:
+                self.rolled_back()
+                reason = "no row has the values that the upstream deleted: another program writes to the table"
+                raise TablesRefused([one.table], f"{self._server.where}, table {'.'.join(one.table)}: {reason}")
+
+    def execute(self, sql: str, values: tuple[object, ...] = ()) -> int:
+        """Run a statement of the transaction on the sink's own tables. Returns the number of rows that it found. Raises
+        FeedFailed."""
+        try:
+            return self._within().execute(sql, values)
+        except TargetFailed as error:
+            raise self._failed(error) from error
+
+    def commit(self) -> None:
+        """Commit the transaction. Raises FeedFailed; then it is not known whether it was committed."""
+        try:
+            self._within().execute("COMMIT")
+        except TargetFailed as error:
+            raise self._failed(error) from error
+
+    def rolled_back(self) -> None:
+        """Roll back the open transaction, if there is one."""
+        if self._target is not None:
+            try:
+                self._target.execute("ROLLBACK")
+            except TargetFailed:
+                self.close()
+
+    def close(self) -> None:
+        """Close the connection. The server rolls back an open transaction."""
+        target, self._target = self._target, None
+        if target is not None:
+            target.__exit__()
+
+    def _within(self) -> MySqlTarget:
+        """The connection of the open transaction, which no other one can replace."""
+        if self._target is None:
+            raise retry("sink", self._server.where, "the connection was lost within a transaction", "unreachable")
+        return self._target
+
+    def _refused(self, error: TargetFailed, one: Statement) -> Exception:
+        fault = fault_of(error.code)
+        self.rolled_back()
+        if fault == "again":
+            return WriteAgain(str(error))
+        if fault == "table":
+            return TablesRefused([one.table], f"table {'.'.join(one.table)}: {error}")
+        return failure_of(error, self._server)
+
+    def _failed(self, error: TargetFailed) -> FeedFailed:
+        self.rolled_back()
+        return failure_of(error, self._server)
+
+
+def _context(server: MySqlServer) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=server.ca)
+    if server.cert is not None and server.key is not None:
+        with NamedTemporaryFile("w") as file:  # the class takes files only
+            file.write(f"{server.cert}\n{server.key}\n")
+            file.flush()
+            context.load_cert_chain(file.name)
+    return context

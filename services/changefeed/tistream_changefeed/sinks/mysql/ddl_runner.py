@@ -1,0 +1,138 @@
+"""Executes the DDLs of a feed on its server, each once.
+
+A server commits a DDL by itself. So it is first stored which statement is executed, and how the tables are defined
+before it. After a crash the definitions show whether it was executed. The row of the first slot is locked meanwhile, so
+that a holder that was replaced cannot execute a DDL late.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from concurrent.futures import Executor, TimeoutError
+from dataclasses import dataclass
+
+from tistream.schema.tidb.create_table import Dialect
+from tistream.schema.tidb.quoting import quoted_name
+from tistream.schema.visible import Name
+from tistream.targets.mysql import MySqlTarget, TargetFailed
+from tistream_changefeed.core.failure import retry
+from tistream_changefeed.core.shard import Order
+from tistream_changefeed.sinks.mysql.connection import Slot, failure_of
+from tistream_changefeed.sinks.mysql.ddl import DdlRefused, ddl_statements, looked_at, session_time
+from tistream_changefeed.sinks.mysql.faults import fault_of
+from tistream_changefeed.sinks.mysql.payload import DdlMark
+from tistream_changefeed.sinks.mysql.stored_progress import feed_key
+from tistream_changefeed.sinks.mysql.target import DDLS, IDLE_S, MySqlServer
+from tistream_changefeed.table_errors.tables_refused import TablesRefused
+
+ALIVE_S = 10.0  # between two signs of life of the connection that has the lock, while a DDL runs
+DATABASE_EXISTS = 1007
+_ABSENT = frozenset({1049, 1146})  # unknown database, no such table
+_COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class DdlRunner:
+    """Executes DDLs on the connection of `other`. `slot` is the first slot, and `begun` what its row says while it is
+    locked."""
+
+    server: MySqlServer
+    order: Order
+    slot: Slot
+    other: Slot
+    executor: Executor
+    dialect: Dialect
+    begun: str
+
+    def run(self, mark: DdlMark) -> None:
+        """Execute the statements of a DDL that were not executed before. Raises FeedFailed; and TablesRefused if the
+        server refuses one."""
+        try:
+            found = ddl_statements(mark, self.dialect)
+        except DdlRefused as error:
+            raise TablesRefused(mark.names, self._named(mark, str(error))) from error
+        for step, sql in enumerate(found):
+            self._step(mark, step, sql)
+
+    def _step(self, mark: DdlMark, step: int, sql: str) -> None:
+        key = (feed_key(self.order), self.order.fence.generation, mark.event.job_id, step)
+        where = "feed = %s AND generation = %s AND job_id = %s AND step = %s"
+        comment = f"/* tistream {key[0]} {mark.event.job_id}.{step} */"
+        server = self.other.target()
+        try:
+            stored = server.rows(f"SELECT done, `before` FROM {DDLS} WHERE {where}", key)
+            if stored and stored[0][0]:
+                return
+            if stored:
+                self._check_ended(server, comment)
+            now = self._definitions(server, looked_at(mark))
+            if not stored or stored[0][1] == now:
+                self._execute(server, mark, f"{comment} {sql}", (*key, mark.event.commit_ts, 0, now, sql), not stored)
+        except TargetFailed as error:
+            self.other.close()
+            raise failure_of(error, self.server) from error
+        self.slot.begin(self.begun)
+        self.slot.execute(f"UPDATE {DDLS} SET done = 1 WHERE {where}", key)
+        self.slot.commit()
+
+    def _execute(self, server: MySqlTarget, mark: DdlMark, sql: str, row: tuple[object, ...], new: bool) -> None:
+        event = mark.event
+        if new:
+            self.slot.begin(self.begun)
+            self.slot.execute(
+                f"INSERT INTO {DDLS} (feed, generation, job_id, step, commit_ts, done, `before`, statement) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+                row,
+            )
+            self.slot.commit()
+        self.slot.begin(self.begun)  # the lock
+        try:
+            server.execute(f"SET SESSION wait_timeout = {IDLE_S // 2}")  # it ends before the lock does
+            if event.table:
+                server.execute(f"USE {quoted_name(event.database)}")
+            server.execute(f"SET SESSION timestamp = {session_time(mark)}")
+            running = self.executor.submit(server.execute, sql)
+            while True:
+                try:
+                    running.result(ALIVE_S)
+                    break
+                except TimeoutError:
+                    self.slot.execute("SELECT 1")
+        except TargetFailed as error:
+            if error.code != DATABASE_EXISTS or event.action != "create schema":
+                raise self._refused(error, mark) from error
+        finally:
+            self.slot.rolled_back()
+
+    def _refused(self, error: TargetFailed, mark: DdlMark) -> Exception:
+        if fault_of(error.code) == "table":
+            return TablesRefused(mark.names, self._named(mark, str(error)))
+        return failure_of(error, self.server)
+
+    def _named(self, mark: DdlMark, reason: str) -> str:
+        event = mark.event
+        return (
+            f"DDL job {event.job_id} at commit_ts {event.commit_ts} ({event.query[:200]}): {reason}; do by hand what "
+            "it says, or skip it, then resume the feed"
+        )
+
+    def _check_ended(self, server: MySqlTarget, comment: str) -> None:
+        """Check that the statement of a holder that was killed does not run any more."""
+        sql = "SELECT COUNT(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND info LIKE %s"
+        if server.rows(sql, (f"{comment}%",))[0][0]:
+            raise retry("ddl", self.server.where, f"the DDL {comment} still runs there")
+
+    def _definitions(self, server: MySqlTarget, names: tuple[Name, ...]) -> str:
+        """The definitions of tables and databases, as one text."""
+        return json.dumps([self._definition(server, name) for name in names])
+
+    def _definition(self, server: MySqlTarget, name: Name) -> str | None:
+        database, table = map(quoted_name, name)
+        sql = f"SHOW CREATE TABLE {database}.{table}" if name[1] else f"SHOW CREATE DATABASE {database}"
+        try:
+            return _COUNTER.sub("", str(server.rows(sql)[0][1]))
+        except TargetFailed as error:
+            if error.code in _ABSENT:
+                return None
+            raise

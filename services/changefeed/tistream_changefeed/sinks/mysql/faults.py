@@ -1,0 +1,31 @@
+"""Converts an error of a MySQL server to a failure of the feed. Pure: it takes the error's number."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Fault = Literal["again", "retry", "refused", "table"]
+"""`again`: the transaction was rolled back, and is written again at once. `retry`: the server does not answer, or has
+no room now. `refused`: it rejects the user or the password. `table`: it refuses this statement, so its table stops."""
+
+_AGAIN = frozenset({1205, 1213, 1020, 8002, 8022, 8028, 9007})  # lock wait, deadlock; TiDB: conflicts, schema changed
+_REFUSED = frozenset({1044, 1045, 1130, 1142, 1227, 1251, 1698, 1862, 2049, 2054, 2059, 3118, 3159})
+_PASSING = frozenset(
+    {
+        *(1021, 1037, 1038, 1040, 1041, 1053, 1077, 1078, 1079, 1080, 1081, 1105, 1129, 1135, 1152, 1158, 1159, 1160),
+        *(1161, 1184, 1203, 1226, 1290, 1317, 1792, 1836, 1927, 3024, 3168, 1114, 1969, 1040, 4031),
+        *(9001, 9002, 9003, 9004, 9005, 9006, 8027, 8229, 1028, 1030, 1180, 1181, 1196),
+    }
+)
+
+
+def fault_of(code: int | None) -> Fault:
+    """The fault that an error number of the server means. None, and the numbers of the client (2000 to 2999): the
+    server has not answered."""
+    if code in _AGAIN:
+        return "again"
+    if code in _REFUSED:
+        return "refused"
+    if code is None or code in _PASSING or 2000 <= code < 3000 or code == 0:
+        return "retry"
+    return "table"

@@ -1,0 +1,117 @@
+"""Prepares the events of a feed into MySQL: filters them, and computes the net change of each window. Pure: the result
+depends only on the events and the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from tistream.read.cursor import Position, Scope
+from tistream.read.events import Events
+from tistream.read.scan import Budget, Scan
+from tistream.read.source_contract import ScanSource
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import Name
+from tistream_changefeed.core.outgoing import Mark, Payload, SentMessage
+from tistream_changefeed.dead_letters.letter import of_ddl, of_row
+from tistream_changefeed.dead_letters.skips import SkippedEvents, without
+from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
+from tistream_changefeed.hold.sink import DeadLetter, Encoded, PartitionsOf, TablesAt
+from tistream_changefeed.protocols.table_change import TableAt, table_changes
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.split import by_unique_index, split
+from tistream_changefeed.rows.window import EventWindow, raw_changes, taken
+from tistream_changefeed.sinks.mysql.ddl import is_sent
+from tistream_changefeed.sinks.mysql.net import net
+from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow, RowEvents
+from tistream_changefeed.table_errors.rules import ErrorRules
+from tistream_changefeed.table_errors.table_failed import naming
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlPipeline:
+    """The pipeline of a feed into MySQL: implements hold.sink.Pipeline."""
+
+    filter: FeedFilter
+    errors: ErrorRules
+    skips: SkippedEvents
+
+    @property
+    def tables(self) -> FeedTables:
+        """The tables whose rows must be read."""
+        return self.filter.read
+
+    def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
+        """Implement Pipeline.scan. Both halves of an update that moves a unique value are read, so that the deletes of
+        a transaction of any size come before its puts."""
+        return Scan(source, scope, start, high, budget, moving=by_unique_index)
+
+    def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Mark, ...]]:  # noqa: ARG002
+        """Implement Pipeline.opened: nothing is sent before the rows."""
+        yield from ()
+
+    def rows(self, events: Events, partitions: PartitionsOf) -> Encoded[Payload]:  # noqa: ARG002
+        """Implement Pipeline.rows. Raises TableFailed."""
+        letters: list[DeadLetter] = []
+        kept = []
+        for batch in self._filtered(raw_changes(events)):
+            left_out = self.skips.rows(batch)
+            letters += [
+                DeadLetter(skip.commit_ts, _letter(of_row(batch, at, skip, "", self.skips.bytes_max), skip.table))
+                for at, skip in left_out
+            ]
+            kept.append(taken(batch, np.flatnonzero(without(batch, left_out))) if left_out else batch)
+        window = split(EventWindow(tuple(batch for batch in kept if len(batch)), ()), by_unique_index)
+        letters.sort(key=lambda one: one.commit_ts)
+        return Encoded(RowEvents(window), _net, letters=tuple(letters))
+
+    def _filtered(self, window: EventWindow) -> Iterator[RowBatch]:
+        for batch in window.rows:
+            with naming(batch):
+                yield from self.filter.window(EventWindow((batch,), ())).rows
+
+    def concerned(self, event: DdlEvent) -> Sequence[Name]:
+        """Implement Pipeline.concerned."""
+        if not self.filter.sends(event) or not is_sent(event.action):
+            return ()
+        names = event.involved or ((event.database, event.table),)
+        return [name for name in names if not name[1] or self.filter.includes_name(name)]
+
+    def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Mark, ...]:  # noqa: ARG002
+        """Implement Pipeline.ddl."""
+        names = tuple(self.concerned(event))
+        if not names:
+            return ()
+        skip = self.skips.ddl(event)
+        if skip is not None:
+            return (_letter(of_ddl(event, skip, "", self.skips.bytes_max), skip.table),)
+        return (DdlMark(event, table_changes(event, table_at), names),)
+
+    def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
+        """Implement Pipeline.resolved: the progress says up to which ts a database is complete."""
+        return ()
+
+    def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
+        """Implement Pipeline.grown: a database has no partitions."""
+        return ()
+
+    def own(self, marks: Sequence[Mark]) -> tuple[Mark, ...]:
+        """Implement Pipeline.own: a feed into MySQL has one shard."""
+        return tuple(marks)
+
+    def skipped(self, marks: Sequence[Mark]) -> int:
+        """Implement Pipeline.skipped."""
+        return sum(isinstance(one, LetterMark) for one in marks)
+
+
+def _net(part: Payload) -> Payload:
+    events = cast(RowEvents, part)  # rows() returns no other payload
+    through_ts = int(events.commit_ts[-1]) if len(events) else 0
+    return NetWindow(net(events.window), through_ts)
+
+
+def _letter(sent: SentMessage, table: str) -> LetterMark:
+    return LetterMark(table, sent.value or b"")

@@ -1,0 +1,285 @@
+"""The MySQL sink on a real MariaDB: rows and progress appear together, and only the newest holder writes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.feed_batches import golden_windows
+from support.feed_tables import Change, batch, column, version
+from support.mariadb import MariaDb
+from support.mysql_feed import (
+    CLOCK,
+    PASSWORD,
+    MySqlFeedRun,
+    begun,
+    emptied,
+    first_slot_held,
+    killed,
+    rows_written,
+    tables_of,
+    target_of,
+    there,
+    wanted,
+)
+from support.pull_world import World, golden_world
+from support.waiting import PATIENCE_S, PAUSE_S, eventually
+from tistream.model.ids import TenantKey
+from tistream.read.cursor import Position
+from tistream.rules.table_rules import TableRules
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.tidb.create_table import Dialect, table_statements
+from tistream.schema.tidb.table import VECTOR
+from tistream_changefeed.core.failure import FeedFailed
+from tistream_changefeed.core.progress import Fence, Progress
+from tistream_changefeed.core.shard import Order, Transaction
+from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.rows.split import by_unique_index, split
+from tistream_changefeed.rows.window import EventWindow
+from tistream_changefeed.sinks.mysql.connection import connected
+from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
+from tistream_changefeed.sinks.mysql.mysql_sink import MySqlSink
+from tistream_changefeed.sinks.mysql.net import net
+from tistream_changefeed.sinks.mysql.payload import DdlMark, NetWindow
+from tistream_changefeed.sinks.mysql.statements import statements
+from tistream_changefeed.table_errors.tables_refused import TablesRefused
+
+# MariaDB has no VECTOR and no defaults from sequences; rows of EXCHANGE PARTITION have no events.
+LEFT_OUT = ["!types.*", "!shop.with_seq", "!shop.p_hash", "!shop.p_x"]
+# With and without keys; one of them gets many rows.
+FEW = ["shop.k_*", "shop.big"]
+
+
+def document(rules: list[str]) -> dict[str, Any]:
+    return {"force-replicate": True, "filter": {"rules": rules}}
+
+
+@pytest.fixture
+def server(mariadb: MariaDb) -> MariaDb:
+    emptied(mariadb)
+    return mariadb
+
+
+@contextmanager
+def working(holder: Holder) -> Iterator[threading.Thread]:
+    """Run a holder in a thread for a `with` block, and then until it has ended."""
+    gone = threading.Event()
+
+    def work() -> None:
+        while not holder.stopping and holder.shard.phase not in ("finished", "failed", "fenced"):
+            if holder.step() is not None:
+                gone.wait(PAUSE_S)
+            if gone.is_set():
+                return
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield thread
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive(), holder.report()
+    finally:
+        gone.set()
+        holder.stop()
+        thread.join(PATIENCE_S)
+        holder.run()
+
+
+def exists(server: MariaDb, table: str) -> bool:
+    return bool(server.run(f"SELECT 1 FROM information_schema.tables WHERE table_name = '{table}'"))
+
+
+def event(query: str, action: str) -> DdlEvent:
+    return DdlEvent(1 << 58, 1, 7, "shop", "a", query, action, 1, (("shop", "a"),))
+
+
+@contextmanager
+def opened(server: MariaDb, epoch: int = 1) -> Iterator[MySqlSink]:
+    """An open sink of a feed, under this epoch."""
+    order = Order(TenantKey("7", "acme"), "copy", 0, Fence(1, epoch), 100)
+    sink = MySqlSink(target_of(server, "?worker-count=2"), order, CLOCK)
+    sink.open()
+    try:
+        yield sink
+    finally:
+        sink.close()
+
+
+@contextmanager
+def ddls(server: MariaDb) -> Iterator[DdlRunner]:
+    """What executes the DDLs of a feed whose sink is open."""
+    with opened(server) as sink:
+        yield sink._runner()
+
+
+def inserting(commit_ts: int, epoch: int = 1) -> Transaction:
+    """A transaction that inserts a row into a table without a key."""
+    change = Change(None, {"a": commit_ts}, commit_ts, key=str(commit_ts).encode())
+    window = split(EventWindow((batch(version([column("a")]), [change]),), ()), by_unique_index)
+    return Transaction(
+        NetWindow(net(window), commit_ts), (), Progress(Position(commit_ts), 0, Fence(1, epoch), rows=commit_ts)
+    )
+
+
+def numbers(server: MariaDb) -> list[int]:
+    return sorted(number for (number,) in server.run("SELECT a FROM d.t"))
+
+
+@pytest.fixture
+def table(server: MariaDb) -> MariaDb:
+    """A server with a table that has no key."""
+    server.run("CREATE DATABASE d")
+    server.run("CREATE TABLE d.t (a INT)")
+    return server
+
+
+def differing(world: World, server: MariaDb, rules: list[str]) -> list[str]:
+    """The tables of a feed with these rules in which the server does not have what SELECT shows."""
+    chosen = TableRules.parse(rules, case_sensitive=True)
+    tables = [one for one in tables_of(world) if chosen.matches(*one.name)]
+    assert len(tables) > 10
+    return [one.name[1] for one in tables if there(server, one) != wanted("everything", one)]
+
+
+def test_tables_are_what_select_shows_though_connections_and_holders_end(server: MariaDb) -> None:
+    world = golden_world("everything")
+    run = MySqlFeedRun(world, server, document(FEW), "?worker-count=3")
+    first = run.holder()
+    with working(first):
+        eventually(lambda: exists(server, "big"))
+        before = rows_written(server)
+        eventually(lambda: rows_written(server) > before)
+        with first_slot_held(server):
+            eventually(lambda: len(set(begun(server)) - {None}) > 1)  # other slots have written their parts of a window
+            assert killed(server)
+        eventually(lambda: first.shard.retries)
+        before = rows_written(server)
+        eventually(lambda: rows_written(server) > before)
+        second = run.holder()
+        with working(second):
+            pass
+    assert (first.shard.phase, second.shard.phase) == ("fenced", "finished")
+    assert differing(world, server, FEW) == []
+
+
+def test_ddls_and_rows_between_them_leave_what_select_shows(server: MariaDb) -> None:
+    world = golden_world("everything")
+    rules = ["*.*", "!shop.busy", "!shop.big", "!shop.k_*", *LEFT_OUT]
+    run = MySqlFeedRun(world, server, document(rules), "?worker-count=3")
+    with working(run.holder()):
+        pass
+    assert differing(world, server, rules) == []
+    counted = rows_written(server)
+    with working(run.holder()):
+        pass
+    assert rows_written(server) == counted
+
+
+def test_rows_and_their_progress_are_one_transaction(table: MariaDb) -> None:
+    with opened(table) as sink:
+        assert sink.write(inserting(11))
+        table.run(
+            "CREATE TRIGGER tistream.full BEFORE UPDATE ON tistream.progress FOR EACH ROW "
+            "IF NOT NEW.progress <=> OLD.progress THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'full'; END IF"
+        )
+        with pytest.raises(FeedFailed, match="full"):
+            sink.write(inserting(12))
+    assert (numbers(table), rows_written(table)) == ([11], 11)
+
+
+def test_a_holder_that_was_replaced_writes_nothing(table: MariaDb) -> None:
+    with opened(table) as old:
+        old.write(inserting(11))
+        with opened(table, 2) as new:
+            with pytest.raises(FeedFailed) as refused:
+                old.write(inserting(12))
+            assert refused.value.failure.kind == "fenced"
+            new.write(inserting(13, 2))
+    assert numbers(table) == [11, 13]
+    with pytest.raises(FeedFailed) as refused, opened(table):
+        pass
+    assert refused.value.failure.kind == "fenced"
+
+
+def test_a_ddl_that_was_executed_before_a_crash_is_not_executed_again(server: MariaDb) -> None:
+    mark = DdlMark(event("alter table a add index (v)", "add index"), (), (("shop", "a"),))
+    with ddls(server) as runner:
+        server.run("CREATE DATABASE shop")
+        server.run("CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
+        runner.run(mark)
+        server.run("UPDATE tistream.ddl SET done = 0")  # as a worker leaves it that is killed after the statement
+        runner.run(mark)
+        assert len(server.run("SHOW INDEX FROM shop.a")) == 2
+        server.run("ALTER TABLE shop.a DROP INDEX v")
+        server.run("UPDATE tistream.ddl SET done = 0")  # and before it
+        runner.run(mark)
+        assert len(server.run("SHOW INDEX FROM shop.a")) == 2
+
+
+def test_a_ddl_that_the_server_refuses_names_it(server: MariaDb) -> None:
+    server.run("CREATE DATABASE shop")
+    mark = DdlMark(event("alter table a add index (v)", "add index"), (), (("shop", "a"),))
+    with ddls(server) as runner, pytest.raises(TablesRefused, match=r"DDL job 7 .*add index.*doesn't exist") as refused:
+        runner.run(mark)
+    assert refused.value.names == (("shop", "a"),)
+
+
+def test_values_of_every_type_are_what_select_shows(server: MariaDb) -> None:
+    windows = golden_windows("everything")
+    batches = [one for window in windows for one in window.rows if one.version.name == ("types", "everything")]
+    of = batches[0].version
+    info = of.stored.info()
+    kept = [place for place, one in enumerate(of.table.visible_columns) if one.tp != VECTOR]
+    info["cols"] = [one for one in info["cols"] if one["type"]["Tp"] != VECTOR]
+    server.run("CREATE DATABASE types")
+    server.run(table_statements(info, of.name, Dialect.MARIADB).create)
+    with connected(target_of(server)) as target:
+        for window in windows:
+            rows = tuple(
+                replace(
+                    one,
+                    columns=tuple(one.columns[at] for at in kept),
+                    new=[one.new[at] for at in kept],
+                    old=[one.old[at] for at in kept],
+                )
+                for one in window.rows
+                if one.version.name == of.name
+            )
+            for one in statements(net(EventWindow(rows, ())), Dialect.MARIADB, safe=False):
+                target.execute(one.sql)
+    columns = tuple(of.table.visible_columns[at] for at in kept)
+    assert there(server, of, columns) == wanted("everything", of, columns)
+
+
+def test_a_table_whose_row_is_refused_stops_by_name_and_goes_on_after_a_repair(server: MariaDb) -> None:
+    world = golden_world("everything")
+    run = MySqlFeedRun(world, server, document(FEW), "?worker-count=3")
+    first = run.holder()
+    with working(first):
+        eventually(lambda: exists(server, "big"))
+        with first_slot_held(server):
+            server.run("INSERT IGNORE INTO shop.big (id, pad) SELECT 4700, 'of others'")
+        eventually(lambda: first.shard.acked is not None and first.shard.acked.stopped)
+        first.stop()
+    (stopped,) = first.report().stopped
+    assert (stopped.database, stopped.table) == ("shop", "big")
+    assert "duplicate entry for a unique key: 'PRIMARY'" in stopped.reason
+    server.run("DELETE FROM shop.big WHERE pad = 'of others'")
+    second = run.holder()
+    with working(second):
+        pass
+    assert second.shard.phase == "finished"
+    assert differing(world, server, FEW) == []
+
+
+def test_a_wrong_password_is_named_and_not_shown(server: MariaDb) -> None:
+    with pytest.raises(FeedFailed, match="put the secret of the password again") as refused:
+        connected(replace(target_of(server), password="not-the-password"))
+    assert refused.value.failure.refused
+    assert "not-the-password" not in str(refused.value)
+    assert PASSWORD not in str(refused.value)

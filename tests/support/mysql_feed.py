@@ -1,0 +1,163 @@
+"""Runs a changefeed over a golden set into a real MariaDB, with the worker's own holder, and compares what is there."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Any, cast
+
+import polars as pl
+import pyarrow as pa
+import pymysql
+from prometheus_client import CollectorRegistry
+
+from support.feed_run import StillView
+from support.mariadb import MariaDb
+from support.pull_world import World, committed
+from support.waiting import eventually
+from tistream.clock import SystemClock
+from tistream.decode.rows import decode_rows
+from tistream.follow.tenant_view import TenantView
+from tistream.read.cursor import Scope
+from tistream.read.scan import Budget
+from tistream.restore.fingerprint import Fingerprint, of_rows, of_selected, select_list
+from tistream.schema.tidb.create_table import Dialect
+from tistream.schema.tidb.quoting import quoted_name
+from tistream.schema.tidb.table import Column
+from tistream.schema.visible import TableVersion
+from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.sinks.mysql.mysql_feed import mysql_feed
+from tistream_changefeed.sinks.mysql.mysql_sink import MySqlSink
+from tistream_changefeed.sinks.mysql.target import MySqlServer, server_of
+
+USER, PASSWORD = "feed", "feed-password"
+CLOCK = SystemClock()
+SMALL = Budget(rows=500, first_rows=500)
+_OWN = ("information_schema", "mysql", "performance_schema", "sys")
+
+
+def emptied(server: MariaDb) -> None:
+    """Drop all databases but that of the fixture, and give the feed's user all rights."""
+    for (name,) in server.run("SHOW DATABASES"):
+        if name not in _OWN:
+            server.run(f"DROP DATABASE {quoted_name(name)}")
+    server.run(f"CREATE USER IF NOT EXISTS {USER}@127.0.0.1 IDENTIFIED BY '{PASSWORD}'")
+    server.run(f"GRANT ALL ON *.* TO {USER}@127.0.0.1")
+
+
+def uri_of(server: MariaDb, options: str = "") -> str:
+    return f"mysql://{USER}:${{secret:password}}@127.0.0.1:{server.port}/{options}"
+
+
+def target_of(server: MariaDb, options: str = "") -> MySqlServer:
+    feed = mysql_feed(uri_of(server, options), {}, ())
+    assert feed.config.mysql is not None
+    return server_of(feed.config.mysql, "mysql").with_secrets({"password": PASSWORD})
+
+
+@dataclass
+class MySqlFeedRun:
+    """A feed over a world: one holder after the other, each under a higher epoch."""
+
+    world: World
+    server: MariaDb
+    document: Mapping[str, Any]
+    options: str = ""
+    slot_rows: int = 20
+    window_bytes: int = 20_000
+    budget: Budget = SMALL
+
+    def __post_init__(self) -> None:
+        self._epochs = itertools.count(1)
+
+    def holder(self) -> Holder:
+        """The next holder of the feed."""
+        feed = mysql_feed(uri_of(self.server, self.options), self.document, ())
+        fence = Fence(1, next(self._epochs))
+        order = Order(self.world.tenant, "copy", 0, fence, self.world.snapshot_ts, self.world.end_ts)
+        view = cast(TenantView, StillView(self.world))
+        target = feed.server.with_secrets({"password": PASSWORD})
+        return Holder(
+            Shard(order, Random(1)),
+            lambda: view,
+            lambda: MySqlSink(target, order, CLOCK, self.slot_rows),
+            feed.pipeline_of(order, {}),
+            CLOCK,
+            self.budget,
+            self.window_bytes,
+            ChangefeedMetrics(CollectorRegistry()),
+            (PASSWORD,),
+        )
+
+
+def tables_of(world: World) -> Iterator[TableVersion]:
+    """The base tables at the end of a world."""
+    for version in world.source.tables_at(world.end_ts, Scope(world.tenant)):
+        if version.head.kind == "table":
+            yield version
+
+
+def wanted(name: str, version: TableVersion, columns: Sequence[Column] = ()) -> Fingerprint:
+    """What SELECT shows of a table at the end of a golden set; `columns`: of these."""
+    rows, _ = committed(name)
+    own = rows.filter(pl.col("table_id").is_in(version.table.physical_ids))
+    last = own.sort("commit_ts").group_by("key").last().filter(pl.col("op") == 1)
+    columns = columns or version.table.visible_columns
+    found = decode_rows(
+        version.table, columns, last["key"].to_arrow().cast(pa.binary()), last["value"].to_arrow().cast(pa.binary())
+    )
+    assert not found.errors
+    return of_rows(found.batch, columns, Dialect.MARIADB)
+
+
+def there(server: MariaDb, version: TableVersion, columns: Sequence[Column] = ()) -> Fingerprint:
+    """What the server shows of the table."""
+    columns = columns or version.table.visible_columns
+    place = ".".join(map(quoted_name, version.name))
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        for sql in ("SET NAMES utf8mb4", "SET time_zone = '+00:00'", f"SELECT {select_list(columns)} FROM {place}"):
+            cursor.execute(sql)
+        return of_selected(cursor.fetchall(), columns, Dialect.MARIADB)
+
+
+def killed(server: MariaDb) -> int:
+    """End every connection of the feed; how many there were."""
+    numbers = server.run(f"SELECT id FROM information_schema.processlist WHERE user = '{USER}'")
+    for (number,) in numbers:
+        with suppress(pymysql.err.OperationalError):  # it has ended by itself
+            server.run(f"KILL {number}")
+    return len(numbers)
+
+
+@contextmanager
+def first_slot_held(server: MariaDb) -> Iterator[None]:
+    """Run a `with` block in which the row of the first slot is locked, and a transaction of the feed waits for it."""
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        ((feed,),) = server.run("SELECT DISTINCT feed FROM tistream.progress")
+        cursor.execute("SELECT * FROM tistream.progress WHERE feed = %s AND slot = 0 FOR UPDATE", (feed,))
+        waiting = "SELECT trx_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+        eventually(lambda: server.run(waiting))
+        yield
+        connection.rollback()
+
+
+def begun(server: MariaDb) -> list[str | None]:
+    """The cursor in the row of each slot."""
+    return [text for (text,) in server.run("SELECT begun FROM tistream.progress ORDER BY slot")]
+
+
+def rows_written(server: MariaDb) -> int:
+    """How many row events the progress counts; 0 before the sink is opened."""
+    if not server.run(
+        "SELECT 1 FROM information_schema.tables WHERE table_schema = 'tistream' AND table_name = 'progress'"
+    ):
+        return 0
+    found = server.run("SELECT progress FROM tistream.progress WHERE slot = 0")
+    return 0 if not found or found[0][0] is None else int(json.loads(found[0][0])["rows"])

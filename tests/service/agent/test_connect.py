@@ -169,6 +169,27 @@ def test_a_territory_whose_chain_is_damaged_is_disconnected_and_another_takes_it
     assert position.promises == (Promise(lost, ts + 1),)
 
 
+# Attack: all territories of a tenant are disconnected, and it is connected again when its cluster has other regions
+def test_keys_that_are_divided_anew_go_on_in_chains_that_had_others(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv, regions_max=3)
+    ts = world.connector.connect()
+    before = world.connector.divide({}, ts)
+    for number, _ in before:
+        World(tikv, territory=number, objects=world.objects).connector.disconnect()
+    again = World(tikv, regions_max=5, objects=world.objects)
+    after = again.connector.divide({}, again.connector.connect())
+    assert 1 < len(after) < len(before)
+    assert_tiled(WHOLE, [span for _, span in after])
+    assert tikv.holds == {f"tistream-7-connected-{number}": ts - 1 for number, _ in after}
+    for number, span in after:
+        position = last_position(world.objects, TENANT, number, span)
+        assert position is not None
+        assert position.promises == (Promise(span, ts),)
+
+
 def test_a_small_cluster_is_one_territory(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
     world = World(serve(EmulatedTikv()))
     ts = world.connector.connect()
@@ -208,7 +229,7 @@ def test_a_dry_run_says_that_the_history_of_a_connected_tenant_is_gone(
     assert [check.name for check in again.checks if not check.passed] == ["history"]
 
 
-@pytest.mark.parametrize(("version", "why"), [("6.1.7", "upgrade it to 6.5.0"), ("nightly", "not a number")])
+@pytest.mark.parametrize(("version", "why"), [("6.1.7", "upgrade it to 6.5.0"), ("nightly", "use a released TiKV")])
 def test_a_tikv_that_is_too_old_is_named(serve: Callable[[EmulatedTikv], EmulatedTikv], version: str, why: str) -> None:
     with pytest.raises(CannotConnect, match=why):
         World(serve(EmulatedTikv(version=version))).connector.check()

@@ -13,6 +13,9 @@ from support.log_world import SNAPSHOT_TS, TENANT, Node, log_keys, meta_row, poo
 from tistream.errors import CorruptObject, Unavailable
 from tistream.format import floor as floor_format
 from tistream.model.span import KeySpan
+from tistream.schema.imports import Import
+from tistream.schema.records import RestoredTables
+from tistream.schema.tidb import restored_mark
 from tistream.schema.tidb.meta_key import encode_key
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -50,6 +53,25 @@ def test_a_day_of_one_ddl_a_minute_leaves_a_bounded_number_of_objects() -> None:
     known = whole(task, objects)
     for low_ts in (task.retained_ts, task.flushed_ts - 1):
         assert again.answers(low_ts) == node.answers(low_ts) == known.answers(low_ts)
+
+
+def test_a_restore_by_br_is_known_from_its_mark_and_after_the_log_was_restated() -> None:
+    objects, clock = MemoryObjectStore(), [0]
+    task, node = pool(objects), Node(objects, clock, OFTEN)
+    key, value = restored_mark.encode(RestoredTables("R1_S1.meta", 12, 18, (99, 5_000)))
+    task.flush(20, [{"table_id": 0, "commit_ts": 20, "start_ts": 19, "key": key, "op": 1, "value": value}])
+    assert node.step()
+    for ts in range(21, 31):
+        clock[0] += HOUR_MS
+        task.retained_ts = ts - 1
+        task.flush(ts, [meta_row(ts, b"Diff:%d" % ts, value={})])
+        assert node.step()
+    assert node.durable.floor > 1
+    again = Node(objects, clock, OFTEN, "again")
+    assert again.follower.load()
+    for one in (node, again):
+        with one.schema.reading() as history:
+            assert history.imports() == {99: Import(12, 18)}, "of 5000 no row is known"
 
 
 class Crash(BaseException):

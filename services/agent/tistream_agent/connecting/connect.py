@@ -25,7 +25,7 @@ from tistream_agent.connecting.checks import (
     reach_check,
     version_check,
 )
-from tistream_agent.connecting.territories import REGIONS_MAX, divided, first_keys, not_taken
+from tistream_agent.connecting.territories import REGIONS_MAX, covers, divided, first_keys, not_taken
 from tistream_agent.core import chain
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.keys import encoded_bound
@@ -151,16 +151,18 @@ class Connector:
         spans = [part for span in not_taken(list(taken.values())) for part in divided(span, starts, most)]
         free = (number for number in count(self._connection.territory) if number not in taken)
         found = list(zip(free, spans, strict=False))
-        known = self._known() if found else None
-        ts = begins_ts if known is None else min(begins_ts, known)
-        for number, _ in found:
-            position, _ = end_of_chain(self._objects, tenant, number, None)
-            at = ts if position is None else position.lowest_ts
+        chains = [end_of_chain(self._objects, tenant, number, None) for number, _ in found]
+        known = [self._known()] if found else []
+        ends = [begins_ts, *known, *(None if position is None else position.lowest_ts for position, _ in chains)]
+        begins_ts = min(ts for ts in ends if ts is not None)
+        for (number, span), (position, sealed) in zip(found, chains, strict=True):
+            goes_on = position is not None and not sealed and covers(position, span)
+            at = position.lowest_ts if position is not None and goes_on else begins_ts
             moved = GcHold(self._pd, tenant, number, owned.held).move(at - 1)
             if isinstance(moved, HoldRefused):
                 self._passed(Check("garbage collection", False, str(HoldTooLow(moved.ts, moved.safe_point))))
-            if position is None:
-                self._new(*self._next_file(chain.new_chain(WHOLE, at), self._nonce, number))
+            if not goes_on:
+                self._new(*self._next_file(chain.begins_at(position, at), self._nonce, number))
         told = f"{len(starts)} regions; new ones: {', '.join(str(number) for number, _ in found) or 'none'}"
         self._passed(Check("territories", True, told))
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tistream.model.span import WHOLE, KeySpan, joined
+from tistream_agent.core.chain import Position
 from tistream_agent.core.keys import KeyMap, Region, raw_bound
 from tistream_agent.core.received.range_logs import bounds_among, ranges_of
 
@@ -31,6 +32,12 @@ def not_taken(taken: Sequence[KeySpan]) -> list[KeySpan]:
         if not at:
             return free
     return [*free, KeySpan(at, b"")]
+
+
+def covers(position: Position, span: KeySpan) -> bool:
+    """Whether a chain can continue with these keys, because its newest file promises something for each of them."""
+    missing = not_taken([promise.span for promise in position.promises])
+    return not any(one.overlaps(span) for one in missing)
 
 
 def divided(span: KeySpan, starts: Sequence[bytes], most: int = REGIONS_MAX) -> list[KeySpan]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from tistream.errors import CorruptObject
-from tistream.model.span import KeySpan, joined
+from tistream.model.span import WHOLE, KeySpan, joined
 
 NONCE = "tistream.agent_nonce"
 EPOCH = "tistream.agent_epoch"
@@ -59,6 +59,13 @@ def new_chain(span: KeySpan, base_ts: int) -> Position:
     The first file is named after it, so two agents that find no file try the same name, and only one of them succeeds.
     """
     return Position(0, base_ts + 1, (Promise(span, base_ts),))
+
+
+def begins_at(position: Position | None, base_ts: int) -> Position:
+    """The position of a chain that continues after the files of `position`, if there are any, as if it had none: for
+    any keys, from `base_ts` on."""
+    begun = new_chain(WHOLE, base_ts)
+    return begun if position is None else replace(position, promises=begun.promises)
 
 
 def read_position(

@@ -110,7 +110,7 @@ def recent_claims(objects: ObjectStore, tenant: TenantKey, store_id: int, now_ms
         if _is_recent(info, now_ms)
     ]
     try:
-        found = claim_pause.claims([info.key for info in recent], lambda key: _nonce(objects, key))
+        found = claim_pause.count_claims([info.key for info in recent], lambda key: _nonce(objects, key))
         return RecentClaims(found, newest, _nonce(objects, layout.change_file(tenant, store_id, newest)))
     except (CorruptObject, NotFoundYet):
         return RecentClaims()  # the claim meets the same file, and says what is wrong

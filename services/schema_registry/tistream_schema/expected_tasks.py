@@ -48,16 +48,16 @@ class TaskPromise:
 def schema_tasks(route: TenantRoute) -> list[SchemaTask]:
     """The tasks of a route whose spans overlap the schema's keys, in key order."""
     tasks = [_task(task) for task in route.tasks]
-    needed = [task for task in tasks if needs(task.span)]
+    needed = [task for task in tasks if overlaps_schema(task.span)]
     return sorted(needed, key=lambda task: task.span.start)
 
 
-def needs(span: KeySpan) -> bool:
+def overlaps_schema(span: KeySpan) -> bool:
     """Whether a span may contain keys of the schema."""
     return any(span.overlaps(one) for one in SCHEMA_SPANS)
 
 
-def gap(tasks: list[SchemaTask]) -> KeySpan | None:
+def uncovered_span(tasks: list[SchemaTask]) -> KeySpan | None:
     """A part of the schema's key spans that no task covers; None if the tasks cover all of them. `tasks` are in key
     order."""
     for needed in SCHEMA_SPANS:

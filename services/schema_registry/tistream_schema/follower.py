@@ -84,7 +84,7 @@ class SchemaFollower:
         if not route.tasks:
             self._hold(None, route.problem or "the tenant has not been cut into tasks yet")
             return False
-        missing = expected_tasks.gap(tasks)
+        missing = expected_tasks.uncovered_span(tasks)
         if missing is not None:
             self._hold(None, f"no task serves the schema's keys from {missing.start.hex()}")
             return False
@@ -127,7 +127,7 @@ class SchemaFollower:
         for task in tasks:
             promise = promises.get(task.task_id)
             found = self._lineage.covers(task, promise.manifest if promise else None)
-            covers += [cover for cover in found if expected_tasks.needs(cover.span)]
+            covers += [cover for cover in found if expected_tasks.overlaps_schema(cover.span)]
         self._lineage.forget_others()
         self._logs = {cover.log.task_id: cover.log for cover in covers}
         return reached(covers, promises)

@@ -36,7 +36,9 @@ def check_rows(source: TenantSource, shards: Sequence[IndexShard], version: Tabl
         _check(source, shards, one, found, ts, ts)
 
 
-def held(source: TenantSource, shards: Sequence[IndexShard], physical_ids: Sequence[int], ts: int) -> str | None:
+def why_not_served(
+    source: TenantSource, shards: Sequence[IndexShard], physical_ids: Sequence[int], ts: int
+) -> str | None:
     """The reason why a table with these physical ids is not served at `ts`; None if it is served."""
     reasons = (problem(found, _read_as_of(shards, one), ts, ts) for one, found in source.imports(physical_ids).items())
     return next((reason for reason in reasons if reason is not None), None)

@@ -16,7 +16,7 @@ from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.bulk.territories import TerritoryInfo, TerritoryState, TerritoryWork
 from tistream.wire.meta import NodeInfo
-from tistream_agent.claim_pause import PAUSE_MAX_S, claims, pause_s
+from tistream_agent.claim_pause import PAUSE_MAX_S, count_claims, pause_s
 from tistream_agent.connecting.platform import agent_rows, as_table
 from tistream_agent.order import Changes, Order, changes, order_of, report_of
 from tistream_agent.position import newest_file
@@ -80,7 +80,7 @@ def test_claims_are_counted_with_few_reads(runs: list[int]) -> None:
         read.append(name)
         return nonces[int(name)]
 
-    assert claims([str(at) for at in range(len(nonces))], nonce_of) == max(0, len(runs) - 1)
+    assert count_claims([str(at) for at in range(len(nonces))], nonce_of) == max(0, len(runs) - 1)
     assert len(read) == len(set(read))
     assert len(read) <= 2 + 2 * len(runs) * len(nonces).bit_length()
 

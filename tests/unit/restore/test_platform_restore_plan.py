@@ -73,7 +73,7 @@ def test_a_stored_plan_is_read_back_and_another_restores_is_refused() -> None:
     plan = (PlannedTable("shop", "orders", (Chunk(1, TableRange(7, KeySpan(b"\xff", b"")), 3),)),)
     body = restore_plan.encode("a" * 32, plan)
     assert restore_plan.decode("k", "a" * 32, body) == plan
-    assert restore_plan.left(plan[0], {1}) == []
+    assert restore_plan.missing_chunks(plan[0], {1}) == []
     for restore_id, damaged in (("b" * 32, body), ("a" * 32, body[:-2]), ("a" * 32, b"[]"), ("a" * 32, b"{}")):
         with pytest.raises(CorruptObject):
             restore_plan.decode("k", restore_id, damaged)

@@ -1,7 +1,7 @@
 from tistream.model.span import KeySpan
 from tistream.schema.tidb.meta_change import DDL_JOB_SPAN
 from tistream.wire.meta import TaskRoute, TenantRoute
-from tistream_schema.expected_tasks import TaskPromise, gap, promises, schema_tasks
+from tistream_schema.expected_tasks import TaskPromise, promises, schema_tasks, uncovered_span
 
 
 def route(*cuts: bytes, skip: int | None = None) -> TenantRoute:
@@ -24,7 +24,7 @@ def route(*cuts: bytes, skip: int | None = None) -> TenantRoute:
 def test_one_task_has_it_all() -> None:
     tasks = schema_tasks(route())
     assert [task.task_id for task in tasks] == [1]
-    assert gap(tasks) is None
+    assert uncovered_span(tasks) is None
 
 
 def test_only_tasks_that_overlap_the_schema_are_waited_for() -> None:
@@ -32,13 +32,13 @@ def test_only_tasks_that_overlap_the_schema_are_waited_for() -> None:
     cuts = (b"m\x50", b"n", user_table, DDL_JOB_SPAN.start + b"\x01", DDL_JOB_SPAN.end)
     tasks = schema_tasks(route(*cuts))
     assert [task.task_id for task in tasks] == [1, 2, 4, 5]
-    assert gap(tasks) is None
+    assert uncovered_span(tasks) is None
 
 
 def test_a_missing_task_is_a_gap() -> None:
-    assert gap([]) == KeySpan(b"m", b"n")
-    assert gap(schema_tasks(route(b"m\x50", b"t", skip=1))) == KeySpan(b"m\x50", b"n")
-    assert gap(schema_tasks(route(b"m\x50", b"t", skip=2))) == DDL_JOB_SPAN
+    assert uncovered_span([]) == KeySpan(b"m", b"n")
+    assert uncovered_span(schema_tasks(route(b"m\x50", b"t", skip=1))) == KeySpan(b"m\x50", b"n")
+    assert uncovered_span(schema_tasks(route(b"m\x50", b"t", skip=2))) == DDL_JOB_SPAN
 
 
 def test_an_older_holder_is_not_listened_to() -> None:

@@ -17,7 +17,7 @@ from tistream.storage import layout
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.wire.usage import HOUR_MS, hour_of
 from tistream_sorter.node.pool_usage import PoolUsage, stored_bytes
-from tistream_sorter.state.intake import counts
+from tistream_sorter.state.intake import counts_intake
 from tistream_sorter.state.task_state import TaskState
 from tistream_upstream.config import ClusterConfig
 
@@ -53,7 +53,7 @@ def sizes(world: SplitWorld, names: Iterable[str]) -> int:
 
 
 def intake(world: SplitWorld) -> IntakeCount:
-    (first,) = [state for state in states(world) if counts(state.identity)]
+    (first,) = [state for state in states(world) if counts_intake(state.identity)]
     return first.intake
 
 
@@ -86,7 +86,9 @@ def test_only_the_task_with_the_first_keys_counts() -> None:
     settle(world)
     push(world, 210, 200)
     settle(world)
-    assert [bool(state.intake.hours) for state in states(world)] == [counts(state.identity) for state in states(world)]
+    assert [bool(state.intake.hours) for state in states(world)] == [
+        counts_intake(state.identity) for state in states(world)
+    ]
 
 
 def test_what_a_merge_takes_back_counts_once() -> None:

@@ -12,7 +12,7 @@ from tistream.model.base_cover import Hole
 from tistream.model.ts import Window, from_physical_ms
 from tistream.read.completeness import complete_from
 from tistream.read.cursor import Scope
-from tistream.read.imported import held
+from tistream.read.imported import why_not_served
 from tistream.schema.ddl_event import DdlEvent
 from tistream.wire.api import DatabaseList, DdlPage, ShownColumn, TableColumns, TableName, TableNames
 from tistream.wire.changes import DdlChange
@@ -47,7 +47,7 @@ class Lists:
                 table_id=str(table.table_id),
                 schema_version=str(table.schema_version),
                 base_ts=self._base_ts(view, physical.get(table.table_id, ())),
-                held=held(view.source, view.shards(), physical.get(table.table_id, ()), at),
+                held=why_not_served(view.source, view.shards(), physical.get(table.table_id, ()), at),
             )
             for table in found
         ]

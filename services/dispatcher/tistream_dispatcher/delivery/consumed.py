@@ -66,7 +66,7 @@ def consumed(tasks: Iterable[TaskNeeds | None], store_id: int) -> ConsumedMark |
     return ConsumedMark(chain_ts, min(through, later - 1, pointed - 1, under_way))
 
 
-def begins(tasks: Iterable[TaskNeeds | None], store_id: int) -> set[int]:
+def chain_begins(tasks: Iterable[TaskNeeds | None], store_id: int) -> set[int]:
     """The first ts of each chain of the store in which a task has a position, closed chains included."""
     known = (positions for task in tasks if task is not None for positions in (task.durable, task.received))
     return {chain.first_ts for positions in known for chain in positions.get(store_id, ())}
@@ -79,9 +79,9 @@ def _places(positions: Chains, store_id: int) -> dict[int, int]:
 def _under_way(task: TaskNeeds, durable: Mapping[int, int], store_id: int) -> int:
     """The highest ts below all files that the task's sorter has received and that no manifest covers yet. A tick may
     still read such files, even if their chain was closed in the meantime."""
-    begins = [
+    chain_begins = [
         durable.get(first_ts, first_ts - 1)
         for first_ts, at_ts in _places(task.received, store_id).items()
         if durable.get(first_ts, -1) < at_ts
     ]
-    return min(begins, default=MAX_TS)
+    return min(chain_begins, default=MAX_TS)

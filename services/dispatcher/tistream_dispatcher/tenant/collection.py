@@ -15,7 +15,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.deleting import Deleter
 from tistream.storage.object_store import ObjectInfo, ObjectStore
-from tistream_dispatcher.delivery.consumed import TaskNeeds, begins, consumed
+from tistream_dispatcher.delivery.consumed import TaskNeeds, chain_begins, consumed
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import CollectSettings
 from tistream_dispatcher.stores.chain import ReadFiles, StoreChains
@@ -77,7 +77,7 @@ class ConsumedFiles:
         }
         with self._lock:
             self._files = {
-                store_id: replace(files, begins=tuple(sorted({*files.begins, *begins(needs, store_id)})))
+                store_id: replace(files, begins=tuple(sorted({*files.begins, *chain_begins(needs, store_id)})))
                 for store_id, files in read.items()
                 if files is not None
             }

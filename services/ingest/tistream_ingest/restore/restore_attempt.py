@@ -243,12 +243,12 @@ class RestoreAttempt:
         name = one.table.source
         with opened(spec) as target:
             there = target.there(one)
-        rest = restore_plan.left(plan, there)
+        rest = restore_plan.missing_chunks(plan, there)
         before = [chunk for chunk in plan.chunks if chunk.number in there]
         self._done[name] = sum(chunk.rows for chunk in before)
         total = Fingerprint()
         for chunks, write in ((rest, True), (before, False)):
-            for lot in restore_plan.lots(chunks, 2 * self.runner.slots):
+            for lot in restore_plan.groups_of(chunks, 2 * self.runner.slots):
                 for found in self._chunks(ts, one, lot, spec, write=write):
                     total += found
                     self.metered(found.rows)

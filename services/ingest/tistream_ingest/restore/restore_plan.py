@@ -154,13 +154,13 @@ def decode(key: str, restore_id: str, body: bytes) -> tuple[PlannedTable, ...]:
         ) from error
 
 
-def left(table: PlannedTable, there: Collection[int]) -> list[Chunk]:
+def missing_chunks(table: PlannedTable, there: Collection[int]) -> list[Chunk]:
     """The planned chunks of a table that the target does not have yet. `there`: the numbers of the chunks that it
     has."""
     return [one for one in table.chunks if one.number not in there]
 
 
-def lots(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
+def groups_of(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
     """Divide chunks into groups of `size`. The restore reports its progress after each group."""
     for at in range(0, len(chunks), size):
         yield chunks[at : at + size]

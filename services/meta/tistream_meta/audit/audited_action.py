@@ -27,7 +27,7 @@ class AuditedAction:
 
 
 @contextmanager
-def doing(action: str) -> Iterator[None]:
+def audited_as(action: str) -> Iterator[None]:
     """A context manager: changes made inside are recorded under `action`. Their actor is that of the request that is
     running (tistream.acting), or the platform."""
     token = _action.set(action)

@@ -22,7 +22,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream_meta.audit import shown
-from tistream_meta.audit.audited_action import doing
+from tistream_meta.audit.audited_action import audited_as
 from tistream_meta.audit.shown import Subject
 from tistream_meta.database import audit_log, counter_rows, store_rows, tables, task_rows, tenant_rows
 from tistream_meta.decide.model import Change, Tenant
@@ -102,7 +102,7 @@ class TenantEnds:
             version = counter_rows.next_version(connection)
             return Change(version, tenants=(known,), gone=gone)
 
-        with doing("BeginErasing"):
+        with audited_as("BeginErasing"):
             return self._write(body)
 
     def retire_store(self, key: TenantKey, store_id: int, through_ts: int) -> Change | None:
@@ -127,7 +127,7 @@ class TenantEnds:
             audit_log.note(connection, self._now_ms, shown.store(key, store_id), shown.RETIRED, None)
             return Change(counter_rows.next_version(connection), left=((key, store_id),))
 
-        with doing("ForgetStore"):
+        with audited_as("ForgetStore"):
             return self._write(body)
 
     def forget(self, key: TenantKey) -> Change:
@@ -145,7 +145,7 @@ class TenantEnds:
             audit_log.note_tenant(connection, self._now_ms, key, known, None)
             return Change(counter_rows.next_version(connection), erased=(key,))
 
-        with doing("ForgetTenant"):
+        with audited_as("ForgetTenant"):
             return self._write(body)
 
     def _set(self, connection: Connection, key: TenantKey, **values: Any) -> tuple[Tenant, Change | None]:

@@ -13,7 +13,7 @@ from tistream import acting
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.wire.audit import LIMIT_DEFAULT, LIMIT_MAX, AuditPage
-from tistream_meta.audit.audited_action import doing
+from tistream_meta.audit.audited_action import audited_as
 from tistream_meta.database.audit_log import AuditLog
 
 CHANGING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
@@ -35,7 +35,7 @@ class AuditedRoute(APIRoute):
         handle, action = super().get_route_handler(), self.operation_id or self.name
 
         async def audited(request: Request) -> Response:
-            with acting.acted_by(actor_of(request)), doing(action):
+            with acting.acted_by(actor_of(request)), audited_as(action):
                 return await handle(request)
 
         return audited

@@ -29,7 +29,7 @@ def owned_of(request: Request) -> OwnerCalls:
     return server_of(request).owned()
 
 
-def elsewhere(request: Request) -> MetaClient | None:
+def owner_client(request: Request) -> MetaClient | None:
     """A client of the owner, to which this request must be forwarded; None if this process is the owner. Raises
     Unavailable if no owner is known, or if another meta server forwarded the request here by mistake."""
     server = server_of(request)
@@ -49,7 +49,7 @@ class OwnersRoute(AuditedRoute):
         handle = super().get_route_handler()
 
         async def answered(request: Request) -> Response:
-            owner = elsewhere(request)
+            owner = owner_client(request)
             if owner is None:
                 with server_of(request).writing():
                     return await handle(request)

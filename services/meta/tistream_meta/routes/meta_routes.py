@@ -55,8 +55,8 @@ from tistream_meta.owner.route_table import tenant_info
 from tistream_meta.owner.store_keeping import ReportedStore
 from tistream_meta.routes.audit_routes import AuditedRoute
 from tistream_meta.routes.forwarding import OwnersRoute
-from tistream_meta.routes.forwarding import elsewhere as _elsewhere
 from tistream_meta.routes.forwarding import owned_of as _owned
+from tistream_meta.routes.forwarding import owner_client as _elsewhere
 from tistream_meta.routes.forwarding import server_of as _server
 
 _TS = re.compile(r"[0-9]{1,20}")

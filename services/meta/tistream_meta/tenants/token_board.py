@@ -9,7 +9,7 @@ from tistream.clock import Clock
 from tistream.concurrency import new_condition
 from tistream.errors import Fenced, Unavailable
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
-from tistream_meta.audit.audited_action import doing
+from tistream_meta.audit.audited_action import audited_as
 from tistream_meta.database.repository import Repository
 
 LOOK_MS = 300
@@ -42,7 +42,7 @@ class TokenBoard:
         if not self._repository.prepared:
             return
         if self._first is not None and self._is_owner():
-            with doing("KeepFirstToken"):
+            with audited_as("KeepFirstToken"):
                 self.store(self._first)
             self._first = None
         began_ms = self._clock.monotonic_ms()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tistream.format.run import runs_of
 from tistream.storage import layout
 from tistream.wire.usage import HOUR_MS, Intake, StoredUsage, hour_of
-from tistream_sorter.state.intake import HOURS_MAX, counts
+from tistream_sorter.state.intake import HOURS_MAX, counts_intake
 from tistream_sorter.state.task_state import TaskState
 
 Hour = tuple[str, str, int]
@@ -71,7 +71,7 @@ class PoolUsage:
 
 
 def _intake(state: TaskState) -> list[Intake]:
-    if not counts(state.identity):
+    if not counts_intake(state.identity):
         return []
     tenant = state.identity.tenant
     return [

@@ -22,14 +22,14 @@ HOURS_MAX = 72  # hours of intake that a manifest restates; older hours cannot b
 Chains = Mapping[int, tuple[ChainPosition, ...]]
 
 
-def counts(identity: TaskIdentity) -> bool:
+def counts_intake(identity: TaskIdentity) -> bool:
     """Whether this is the task that counts the files of its tenant."""
     return not identity.span.start
 
 
 def uncounted(state: TaskState, ref: FileRef) -> int:
     """The bytes that a file adds to the count: 0 if the file was counted before, or if another task counts."""
-    if not counts(state.identity):
+    if not counts_intake(state.identity):
         return 0
     before = _at(state.intake.through, ref.store_id, ref.chain_ts)
     return 0 if before is not None and ref.ts <= before else ref.size
@@ -53,7 +53,7 @@ def counted(state: TaskState, now_ms: int) -> TaskState:
 def inherited(identity: TaskIdentity, first: Manifest, positions: Chains) -> IntakeCount:
     """The count with which a child task begins. `positions`: the child's positions. `first`: the seal of the parent
     with the lowest keys."""
-    if not counts(identity):
+    if not counts_intake(identity):
         return NOTHING_TAKEN
     stores = {*first.positions, *first.intake.through}
     reached = {

@@ -15,10 +15,10 @@ PAUSE_MAX_S = 60.0
 SILENT_S = 5.0  # a chain that does not grow for this time has no holder: the pause ends
 
 
-def pause_s(count_claims: int) -> float:
+def pause_s(claims: int) -> float:
     """The pause before a claim, in seconds. `claims` is the number of claims within RECENT_MS; one claim is a normal
     restart or take-over, and needs no pause."""
-    return 0.0 if count_claims < 2 else min(PAUSE_MAX_S, 2.0 ** min(count_claims - 2, 6))
+    return 0.0 if claims < 2 else min(PAUSE_MAX_S, 2.0 ** min(claims - 2, 6))
 
 
 def count_claims(names: Sequence[str], nonce_of: Callable[[str], str]) -> int:

@@ -79,9 +79,9 @@ def _places(positions: Chains, store_id: int) -> dict[int, int]:
 def _under_way(task: TaskNeeds, durable: Mapping[int, int], store_id: int) -> int:
     """The highest ts below all files that the task's sorter has received and that no manifest covers yet. A tick may
     still read such files, even if their chain was closed in the meantime."""
-    chain_begins = [
+    begins = [
         durable.get(first_ts, first_ts - 1)
         for first_ts, at_ts in _places(task.received, store_id).items()
         if durable.get(first_ts, -1) < at_ts
     ]
-    return min(chain_begins, default=MAX_TS)
+    return min(begins, default=MAX_TS)

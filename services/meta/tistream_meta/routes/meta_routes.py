@@ -56,7 +56,7 @@ from tistream_meta.owner.store_keeping import ReportedStore
 from tistream_meta.routes.audit_routes import AuditedRoute
 from tistream_meta.routes.forwarding import OwnersRoute
 from tistream_meta.routes.forwarding import owned_of as _owned
-from tistream_meta.routes.forwarding import owner_client as _elsewhere
+from tistream_meta.routes.forwarding import owner_client as _owner_client
 from tistream_meta.routes.forwarding import server_of as _server
 
 _TS = re.compile(r"[0-9]{1,20}")
@@ -224,7 +224,7 @@ def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Regi
 def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAnswer:
     """Accept the heartbeat of a process. 404: the process must register; 409 `superseded`: it must end."""
     seen = RouteMark(body.owner_rev, body.route_version)
-    if (owner := _elsewhere(request)) is not None:
+    if (owner := _owner_client(request)) is not None:
         return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks, body.stores)
     holdings = [_holding(task) for task in body.tasks]
     start = Start(body.instance, body.start_epoch)
@@ -266,7 +266,7 @@ def routes(
     """The route table, or its changes since `known_version` of owner `known_rev`. Waits up to `wait_ms` while that is
     the newest. A meta server that is not the owner returns its copy of the owner's routes; with `fresh` it first
     fetches them."""
-    if fresh and (owner := _elsewhere(request)) is not None:
+    if fresh and (owner := _owner_client(request)) is not None:
         _server(request).routes().publish(owner.routes(fresh=True))
     table = _server(request).routes().wait(RouteMark(known_rev, known_version), wait_ms, node_id)
     if table is None:
@@ -277,7 +277,7 @@ def routes(
 @router.get("/upcall/v1/announcements", operation_id="Announcements")
 def announcements(request: Request, after: int = 0, wait_ms: WaitMs = 0) -> Announcements:
     """The announced files with a sequence number above `after`. Waits up to `wait_ms` until there is one."""
-    if (owner := _elsewhere(request)) is not None:
+    if (owner := _owner_client(request)) is not None:
         return owner.announcements(after, wait_ms)
     return _owned(request).announcements.after(after, wait_ms)
 

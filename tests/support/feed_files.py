@@ -23,6 +23,25 @@ from tistream_changefeed.sinks.storage.storage_feed import storage_feed
 from tistream_changefeed.sinks.storage.storage_sink import StorageSink
 
 URL = "s3://bucket/feed"
+
+
+class Killed(BaseException):
+    """The worker is dead."""
+
+
+class MortalStore:
+    """The object store of a worker that is killed before the call with the number `last`."""
+
+    def __init__(self, inner: ObjectStore, last: int) -> None:
+        self._inner, self._left = inner, last
+
+    def __getattr__(self, name: str) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise Killed
+        return getattr(self._inner, name)
+
+
 EVERY_TABLE: dict[str, Any] = {"force-replicate": True}
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any
 
 import pytest
 
 from support import golden_kafka
 from support.feed_batches import golden_window
-from support.feed_files import data_files, holder_of_files, indexed_files, schema_files_of
+from support.feed_files import Killed, MortalStore, data_files, holder_of_files, indexed_files, schema_files_of
 from support.feed_run import finish
 from support.pull_world import World, golden_world
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -29,23 +28,6 @@ FORMATS: dict[str, tuple[str, Encoder, bytes]] = {
         b"\r\n",
     ),
 }
-
-
-class Killed(BaseException):
-    """The worker is dead."""
-
-
-class MortalStore:
-    """The object store of a worker that is killed before the call with the number `last`."""
-
-    def __init__(self, inner: MemoryObjectStore, last: int) -> None:
-        self._inner, self._left = inner, last
-
-    def __getattr__(self, name: str) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise Killed
-        return getattr(self._inner, name)
 
 
 @pytest.fixture(scope="module")

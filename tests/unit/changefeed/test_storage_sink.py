@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from support import feed_tables
+from support.effort import seeds
 from tistream.clock import ManualClock
 from tistream.errors import CommitStateUnknown, Unavailable
 from tistream.model.ids import TenantKey
@@ -190,7 +191,7 @@ def indexed(objects: MemoryObjectStore) -> Iterator[tuple[str, list[Row]]]:
             yield directory, rows  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(12, 1_000))
 def test_each_row_is_in_one_file_whoever_is_killed_or_wakes_up_late(seed: int) -> None:
     life = Life(seed)
     life.run()

@@ -7,10 +7,14 @@ from contextlib import contextmanager
 
 from tistream.errors import CommitConflict, CommitStateUnknown, FatalError, NotFoundYet, RetryableError
 from tistream.storage.object_store import ObjectStore
-from tistream_changefeed.core.failure import failed, retry
+from tistream_changefeed.core.failure import failed, refused, retry
 from tistream_changefeed.sinks.storage.paths import METADATA, Layout, index_key, schema_prefix, schema_version
 
 _TRIES = 3
+_DENIED = tuple(
+    f"{code} (" for code in ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AccessDenied", "403")
+)
+"""S3's codes of refused credentials, as errors of its store show them."""
 
 
 class SinkRoot:
@@ -135,6 +139,9 @@ class SinkRoot:
         try:
             yield
         except RetryableError as error:
+            denied = any(code in str(error) for code in _DENIED)
+            if denied:
+                raise refused(self._named(key), str(error)) from error
             raise retry("sink", self._named(key), str(error)) from error
         except FatalError as error:
             raise failed("sink", self._named(key), str(error)) from error

@@ -3,7 +3,7 @@ TiCDC's layout does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, cast
 
@@ -45,10 +45,12 @@ class MortalStore:
 EVERY_TABLE: dict[str, Any] = {"force-replicate": True}
 
 
-def holder_of_files(world: World, options: str, objects: ObjectStore, epoch: int = 1) -> Holder:
+def holder_of_files(
+    world: World, options: str, objects: ObjectStore, epoch: int = 1, document: Mapping[str, Any] = EVERY_TABLE
+) -> Holder:
     """A holder of a feed's only shard, from the world's beginning to its end, into `objects`. `options`: of the sink
     URI."""
-    feed = storage_feed(f"{URL}?{options}", EVERY_TABLE)
+    feed = storage_feed(f"{URL}?{options}", document)
     order = Order(world.tenant, "files", 0, Fence(1, epoch), world.snapshot_ts, world.end_ts)
     view = cast(TenantView, StillView(world))
     return Holder(

@@ -26,7 +26,8 @@ from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.protocols.op_texts import ops_of
 from tistream_changefeed.sinks.feeds import feed_of
 
-KILLS = (5, 300)
+KILLS = (5, 60)
+TABLES = {"filter": {"rules": ["shop.orders", "shop.big"]}}
 Row = tuple[object, ...]
 
 
@@ -81,10 +82,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 def test_parquet_files_have_each_change_once_though_workers_are_killed(place: Place, world: World) -> None:
     options = "protocol=parquet&flush-interval=100ms&file-size=100000"
     for epoch, last in enumerate(KILLS, 1):
-        dying = holder_of_files(world, options, MortalStore(place.objects, last), epoch)  # type: ignore[arg-type]
+        store: ObjectStore = MortalStore(place.objects, last)  # type: ignore[assignment]
+        dying = holder_of_files(world, options, store, epoch, TABLES)
         with pytest.raises(Killed):
             finish(dying)
-    finish(holder_of_files(world, options, place.objects, len(KILLS) + 1))
+    finish(holder_of_files(world, options, place.objects, len(KILLS) + 1, TABLES))
     assert len(data_files(place.objects)) == sum(len(files) for _, files in indexed_files(place.objects))
     for table, columns in (("orders", ["customer"]), ("big", ["pad"])):
         found = place.read(f"shop/{table}", ["_op", "_commit_ts", "id", *columns])

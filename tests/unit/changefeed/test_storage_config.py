@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from support.feed_tables import column, version
 from tistream.errors import InvalidRequest, TargetNotAllowed
-from tistream.read.cursor import Position
 from tistream_changefeed.config.feed_config import CsvConfig
 from tistream_changefeed.config.parse import parse_feed, read_toml
 from tistream_changefeed.hold.feed import Allowed
@@ -134,5 +132,5 @@ def test_windows_end_at_multiples_of_the_interval_and_are_longer_while_a_feed_is
     assert windows.next_end(5 * span, 5_000 + 24_000) == 8 * span
     assert windows.next_end(5 * span, 10_000_000) == 65 * span
     assert FileWindows(1_000, 5 * span + 7).next_end(5 * span, 10_000_000) == 5 * span + 7
-    found = windows.stops(np.array([1, span, span + 1, 3 * span + 5]))
-    assert found == ((2, Position(span)), (3, Position(2 * span)))
+    assert windows.end(2 * span, 8 * span) == 8 * span
+    assert windows.end(8 * span + 1, 8 * span) == 9 * span

@@ -27,7 +27,6 @@ from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.segments import windows
 from tistream_changefeed.core.shard import Order, Shard, Transaction
 from tistream_changefeed.protocols.canal_json.encoder import CanalJson, CanalOptions
-from tistream_changefeed.sinks.storage.file_windows import FileWindows
 from tistream_changefeed.sinks.storage.formats import LinesFormat
 from tistream_changefeed.sinks.storage.paths import Layout
 from tistream_changefeed.sinks.storage.placed_rows import FilePlace, PlacedBatch, PlacedRows, in_order
@@ -87,6 +86,7 @@ class Life:
         self.rows = [(ts, number) for ts in stamps for number in range(self.rng.randrange(1, 5))]
         self.ddl = self.rng.choice(stamps)
         self.epoch = self.depth = 0
+        self.resolved_ts = START
         self.finished = False
         self.failures: set[str] = set()
 
@@ -131,7 +131,9 @@ class Life:
         rest = [
             row for row in self.rows if Position(row[0], Place.ROW, start_ts=row[1]) > low or row[0] > low.commit_ts
         ]
-        high = min(low.low_ts + self.rng.randrange(1, END - START), END)
+        if self.chance(0.3):
+            self.resolved_ts = min(self.resolved_ts + self.rng.randrange(1, 1_000 << 18), END)
+        high = max(low.low_ts, min(low.low_ts + self.rng.randrange(1, END - START), self.resolved_ts))
         at_ddl = low < Position(self.ddl, Place.DDL, table_id=1) and self.ddl <= high
         found = [row for row in rest if row[0] <= (self.ddl if at_ddl else high)]
         until = Position(self.ddl, Place.ROW, start_ts=9) if at_ddl else Position(high)
@@ -139,8 +141,7 @@ class Life:
             found, at_ddl = found[: self.rng.randrange(1, len(found) + 1)], False
             until = Position(found[-1][0], Place.ROW, start_ts=found[-1][1])
         placed = self.placed(found)
-        stops = FileWindows(TARGET.flush_interval_ms, END).stops(placed.commit_ts)
-        for window in windows(placed.commit_ts, placed.sizes, 60, until, stops):
+        for window in windows(placed.commit_ts, placed.sizes, 60, until):
             part = placed.between(window.start, window.end)
             self.write(shard, sink, shard.send(part, len(part), (), window.until))
         shard.skip(until)
@@ -148,7 +149,7 @@ class Life:
             mark = definition(AFTER).file(self.ddl, "alter table t add added bigint", 5)
             self.write(shard, sink, shard.send(NOTHING, 0, (mark,), Position(self.ddl, Place.DDL, table_id=1)))
             shard.skip(Position(self.ddl))
-        if sink.waits or shard.at.commit_ts == END:
+        if shard.at.commit_ts == END or (sink.waits and shard.at.low_ts == self.resolved_ts):
             self.write(shard, sink, shard.send(NOTHING, 0, (), shard.at))
 
     def write(self, shard: Shard, sink: StorageSink, transaction: Transaction) -> None:
@@ -191,7 +192,7 @@ def indexed(objects: MemoryObjectStore) -> Iterator[tuple[str, list[Row]]]:
             yield directory, rows  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("seed", seeds(12, 1_000))
+@pytest.mark.parametrize("seed", seeds(16, 1_000))
 def test_each_row_is_in_one_file_whoever_is_killed_or_wakes_up_late(seed: int) -> None:
     life = Life(seed)
     life.run()
@@ -209,3 +210,49 @@ def test_each_row_is_in_one_file_whoever_is_killed_or_wakes_up_late(seed: int) -
     assert len(files) > 20
     named = {info.key.partition("/meta/CDC")[0] for info in life.objects.list_after("d/") if "/meta/CDC" in info.key}
     assert {key.rpartition("/")[0] for key in files} == named
+
+
+def test_rows_of_a_tenant_that_stands_still_come_once_it_was_waited_for() -> None:
+    life = Life(1)
+    shard, sink = opened(life, 1)
+    at = Position(START + 2)
+    life.write(shard, sink, shard.send(life.placed([(START + 1, 0)]), 1, (), at))
+    for passed_ms in (0, 300, 299, 1):
+        assert (sink.waits, list(indexed(life.objects))) == (True, [])
+        assert shard.acked is not None
+        assert shard.acked.checkpoint_ts == START
+        life.clock.advance(passed_ms)
+        life.write(shard, sink, shard.send(NOTHING, 0, (), at))
+    assert [rows for _, rows in indexed(life.objects)] == [[(START + 1, 0)]]
+    assert (sink.waits, shard.acked.checkpoint_ts) == (False, START + 2)
+
+
+class KilledBeforeTheCommit(MemoryObjectStore):
+    """The store of a process that dies once it has put a data file, before `metadata`."""
+
+    def put_if(self, key: str, body: bytes, version: str) -> None:
+        if any("/CDC" in info.key for info in self.list_after("")):
+            raise Killed
+        super().put_if(key, body, version)
+
+
+def test_a_window_that_ended_early_ends_there_for_the_worker_that_takes_over() -> None:
+    life, rows = Life(1), [(START + 1, 0), (START + 2, 0)]
+    life.objects = KilledBeforeTheCommit()
+    shard, sink = opened(life, 1)
+    life.write(shard, sink, shard.send(life.placed(rows[:1]), 1, (), Position(START + 1)))
+    life.clock.advance(600)
+    with pytest.raises(Killed):
+        life.write(shard, sink, shard.send(NOTHING, 0, (), Position(START + 1)))
+    life.objects.__class__ = MemoryObjectStore
+    shard, sink = opened(life, 2)
+    life.write(shard, sink, shard.send(life.placed(rows), 2, (), Position(END)))
+    life.write(shard, sink, shard.send(NOTHING, 0, (), Position(END)))
+    assert [rows for _, rows in indexed(life.objects)] == [rows]
+
+
+def opened(life: Life, epoch: int) -> tuple[Shard, StorageSink]:
+    shard = Shard(replace(ORDER, fence=Fence(1, epoch)), life.rng)
+    sink = StorageSink(TARGET, SinkRoot(life.objects, TARGET.url, TARGET.layout), shard.order, life.clock)
+    life.write(shard, sink, shard.opened(*sink.open(), sink.where))
+    return shard, sink

@@ -3,7 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,16 +59,9 @@ class MessageWindow:
     until: Position
 
 
-Stop = tuple[int, Position]
-"""A place at which a transaction must end: the index of the message after it, and the position there."""
-
-
-def windows(
-    commit_ts: Int64s, sizes: Int64s, limit: int, until: Position, stops: Sequence[Stop] = ()
-) -> Iterator[MessageWindow]:
-    """Cut messages into windows of about `limit` bytes. A window also ends at each of `stops`: (index of the message
-    that follows, position), ascending, each between two commit_ts. `commit_ts` and `sizes` (in bytes) have an element
-    for each message; `commit_ts` ascends. `until` is the position after the last message.
+def windows(commit_ts: Int64s, sizes: Int64s, limit: int, until: Position) -> Iterator[MessageWindow]:
+    """Cut messages into windows of about `limit` bytes. `commit_ts` and `sizes` (in bytes) have an element for each
+    message; `commit_ts` ascends. `until` is the position after the last message.
 
     A window ends only between two commit_ts, because a position inside a commit_ts counts events, not messages. So a
     window is larger than `limit` if the messages of one commit_ts are. Memory is bounded all the same: a scan reads a
@@ -78,11 +71,10 @@ def windows(
     ends = np.append(np.flatnonzero(commit_ts[1:] != commit_ts[:-1]) + 1, count) if count else np.empty(0, np.int64)
     filled = np.cumsum(sizes)
     start = 0
-    for stop, position in (*stops, (count, until)):
-        while start < stop:
-            done = int(filled[start - 1]) if start else 0
-            over = int(np.searchsorted(filled[ends - 1], done + limit, side="right"))
-            first = int(np.searchsorted(ends, start, side="right"))
-            end = min(int(ends[max(first, over - 1)]), stop)
-            yield MessageWindow(start, end, position if end == stop else Position(int(commit_ts[end - 1])))
-            start = end
+    while start < count:
+        done = int(filled[start - 1]) if start else 0
+        over = int(np.searchsorted(filled[ends - 1], done + limit, side="right"))
+        first = int(np.searchsorted(ends, start, side="right"))
+        end = int(ends[max(first, over - 1)])
+        yield MessageWindow(start, end, until if end == count else Position(int(commit_ts[end - 1])))
+        start = end

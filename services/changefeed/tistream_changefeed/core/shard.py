@@ -288,7 +288,7 @@ class Shard:
         if before is not None:  # to open the sink proves nothing: the next message may fail again
             self.phase, self.failure, self.since_ms, self._failures = "running", None, None, 0
             self._refused_ms = None
-        if len(transaction.rows):
+        if before is not None and transaction.progress.rows > before.rows:
             self._pacing.sent_rows()
         if before is not None and transaction.progress.resolved_ts > before.resolved_ts:
             self._pacing.resolved_sent(now_ms)

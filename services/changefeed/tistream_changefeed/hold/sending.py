@@ -130,7 +130,7 @@ class Sending:
         messages, letters = encoded.messages, list(encoded.letters)
         self._count(messages, self.clock.monotonic_ms() - begun_ms)
         self.sink.keep(encoded.claims)
-        for window in windows(messages.commit_ts, messages.sizes, self.window_bytes, segment.rows_end, encoded.stops):
+        for window in windows(messages.commit_ts, messages.sizes, self.window_bytes, segment.rows_end):
             framed = encoded.framed(messages.between(window.start, window.end))
             whole = window.end == len(messages)
             until = window.until

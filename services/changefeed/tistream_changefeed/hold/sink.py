@@ -16,7 +16,6 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.progress import Progress
-from tistream_changefeed.core.segments import Stop
 from tistream_changefeed.core.shard import Transaction
 from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.protocols.table_change import TableAt
@@ -82,14 +81,12 @@ class Encoded(Generic[P]):
     """The encoded messages of some row events, one for each event. `framed` converts consecutive parts of `messages`,
     in order, to what one transaction sends: a protocol may put several events into one message, or insert the schemas
     of tables; a database gets statements. `claims` are the files that messages refer to. `letters` are the dead letters
-    of events that are left out, in the order of commits. `stops` are the places at which a transaction ends, as
-    core.segments.windows has them."""
+    of events that are left out, in the order of commits."""
 
     messages: P
     framed: Callable[[P], P]
     claims: tuple[ClaimFile, ...] = ()
     letters: tuple[DeadLetter, ...] = ()
-    stops: tuple[Stop, ...] = ()
 
 
 class Pipeline(Protocol):

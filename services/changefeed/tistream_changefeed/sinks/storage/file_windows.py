@@ -2,21 +2,17 @@
 
 A window of rows ends at a multiple of the flush interval, counted in the time of commits, at a DDL, or at the end of
 the feed. So the files of a window depend only on its rows: a worker that takes over writes the same files again. The
-end of the next window is stored with the progress, and may be several intervals away if the feed is late, so that it
-catches up in larger files.
+end of the next window is stored with the progress. It may be several intervals away if the feed is late, so that it
+catches up in larger files. If the tenant does not advance to it, an earlier end is stored before the rows are flushed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from tistream.arrays import Int64s
-from tistream.read.cursor import Position
-
 _PHYSICAL_SHIFT = 18  # bits of a TSO below its milliseconds
 _LATE = 8  # a window of several intervals spans at most the lag divided by this number
+_PATIENCE = 2  # in flush intervals
 _LATE_MS = 60_000  # the longest window of several intervals
 
 
@@ -27,13 +23,6 @@ class FileWindows:
 
     interval_ms: int
     end_ts: int | None = None
-
-    def stops(self, commit_ts: Int64s) -> tuple[tuple[int, Position], ...]:
-        """Find the places at which rows must be cut, because a window may end there. Each is (index of the first row
-        after the cut, position at the cut). `commit_ts` ascends."""
-        number = (commit_ts - 1) // self._span
-        cuts = np.flatnonzero(number[1:] != number[:-1]) + 1
-        return tuple((cut, Position(self.interval_end(int(commit_ts[cut - 1])))) for cut in cuts.tolist())
 
     def interval_end(self, ts: int) -> int:
         """The end of the interval that contains a ts, inclusive."""
@@ -51,6 +40,11 @@ class FileWindows:
         most = max(1, _LATE_MS // self.interval_ms)
         intervals = min(max(1, lag_ms // self.interval_ms // _LATE), most)
         return self.interval_end(at_ts + 1 + (intervals - 1) * self._span)
+
+    @property
+    def patience_ms(self) -> int:
+        """How long rows wait for the end of their window before it is moved to the last row that can be read."""
+        return _PATIENCE * self.interval_ms
 
     @property
     def _span(self) -> int:

@@ -24,7 +24,6 @@ from tistream_changefeed.protocols.table_change import TableAt, table_changes
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import Splitting, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes
-from tistream_changefeed.sinks.storage.file_windows import FileWindows
 from tistream_changefeed.sinks.storage.paths import day_of, name_problem
 from tistream_changefeed.sinks.storage.placed_rows import FilePlace, PlacedBatch, PlacedRows, in_order
 from tistream_changefeed.sinks.storage.schema_file import schema_files
@@ -35,14 +34,13 @@ from tistream_changefeed.table_errors.table_failed import naming
 
 @dataclass(frozen=True, slots=True)
 class StoragePipeline:
-    """The pipeline of a feed into files: implements hold.sink.Pipeline. `windows` says where rows must be cut."""
+    """The pipeline of a feed into files: implements hold.sink.Pipeline."""
 
     target: StorageTarget
     filter: FeedFilter
     selectors: Sequence[ColumnSelector]
     splitting: Splitting
     errors: ErrorRules
-    windows: FileWindows
 
     @property
     def tables(self) -> FeedTables:
@@ -68,8 +66,7 @@ class StoragePipeline:
         for batch in split(EventWindow(tuple(chosen), ()), self.splitting).rows:
             with naming(batch):
                 placed += self._placed(batch)
-        rows = in_order(placed)
-        return Encoded(rows, lambda part: part, stops=self.windows.stops(rows.commit_ts))
+        return Encoded(in_order(placed), lambda part: part)
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
         """Implement Pipeline.concerned: the tables that a DDL concerns and whose events the feed sends."""

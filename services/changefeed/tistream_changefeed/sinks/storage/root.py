@@ -43,8 +43,9 @@ class SinkRoot:
             beaten()
             raise retry("sink", self._named(METADATA), "another writer has replaced it")
 
-    def put_file(self, key: str, content: bytes) -> None:
-        """Create a file. A file that exists with the same bytes is from an earlier attempt, and is kept."""
+    def put_file(self, key: str, content: bytes, beaten: Callable[[], None]) -> None:
+        """Create a file. One that exists with the same bytes is from an earlier attempt. If it has other bytes,
+        `beaten` is called first, as in put_index."""
         with self._asking(key):
             for _ in range(_TRIES):
                 try:
@@ -55,6 +56,7 @@ class SinkRoot:
                 except CommitConflict:
                     if self._objects.get(key) == content:
                         return
+                    beaten()
                     raise failed(
                         "sink",
                         self._named(key),

@@ -29,7 +29,6 @@ from tistream_changefeed.protocols.csv.options import CsvOptions
 from tistream_changefeed.protocols.limits import Limit
 from tistream_changefeed.rows.split import by_unique_index, never
 from tistream_changefeed.sinks.allowed import storage_url
-from tistream_changefeed.sinks.storage.file_windows import FileWindows
 from tistream_changefeed.sinks.storage.formats import FileFormat, LinesFormat, ParquetFormat
 from tistream_changefeed.sinks.storage.paths import METADATA, Layout
 from tistream_changefeed.sinks.storage.pipeline import StoragePipeline
@@ -95,7 +94,6 @@ class StorageFeed:
             parts.column_selectors(self.config),
             never if self.config.raw_changes else by_unique_index,
             parts.error_rules(self.config),
-            FileWindows(self.target.flush_interval_ms, order.end_ts),
         )
 
     def _objects(

@@ -9,9 +9,12 @@ that no index file names; the next holder puts the same bytes under the same nam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from tistream.clock import Clock
-from tistream.read.cursor import Position
+from tistream.read.cursor import Place, Position
 from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core import progress as progresses
 from tistream_changefeed.core.failure import failed
@@ -39,7 +42,9 @@ class StorageSink:
         self._open = OpenFiles(target.file_bytes)
         self._shown_ts = self._window_end = 0
         self._end: int | None = None  # of the window that has rows which are not committed
+        self._since_ms = 0  # when the first of them came
         self._held: Progress | None = None  # after these rows
+        self._committed: Progress | None = None
         self._numbers: dict[str, int] = {}  # of the last data file, by directory
         self._touched: set[str] = set()  # directories with data files that are not committed
         self._known: dict[Name, list[tuple[int, int]]] = {}  # version and checksum of the schema files, by table
@@ -88,23 +93,24 @@ class StorageSink:
         rows, progress = transaction.rows, transaction.progress
         if len(rows):
             assert isinstance(rows, PlacedRows)
-            self._collect(rows)
-            self._held = progress
+            self._collect(rows, progress)
         if transaction.marks:
             if self._end is not None:
                 assert self._held is not None
                 self._flush(self._held)
             for mark in transaction.marks:
                 assert isinstance(mark, SchemaFile)
-                self._root.put_file(mark.key, mark.body)
+                self._root.put_file(mark.key, mark.body, self._beaten)
                 self._known.pop(mark.name, None)
                 self._current.pop(mark.name, None)
         if self._end is None:
             self._commit(progress)
-        elif progress.at.low_ts >= self._end:
-            self._flush(progress)
-        else:
+            return True
+        if not len(rows) and self._clock.monotonic_ms() - self._since_ms >= self._windows.patience_ms:
+            self._shorten(progress.at)
+        if progress.at.low_ts < self._end:
             return False
+        self._flush(progress)
         return True
 
     def close(self) -> None:
@@ -113,16 +119,36 @@ class StorageSink:
 
     # ---- rows
 
-    def _collect(self, rows: PlacedRows) -> None:
-        first_ts = int(rows.commit_ts[0])
-        if self._end is not None and first_ts > self._end:
-            assert self._held is not None
-            self._flush(self._held)
-        if self._end is None:
-            self._end = self._windows.end(first_ts, self._window_end)
+    def _collect(self, rows: PlacedRows, progress: Progress) -> None:
+        """Add rows to the window that they belong to. Windows that end before one of them are flushed. `progress` is
+        that after the rows."""
+        start = 0
+        while start < len(rows):
+            first_ts = int(rows.commit_ts[start])
+            if self._end is not None and first_ts > self._end:
+                assert self._held is not None
+                self._flush(self._held)
+            if self._end is None:
+                self._end = self._windows.end(first_ts, self._window_end)
+                self._since_ms = self._clock.monotonic_ms()
+            end = int(np.searchsorted(rows.commit_ts, self._end, side="right"))
+            self._add(rows.between(start, end))
+            rest = rows.between(end, len(rows))
+            self._held = progress if not len(rest) else _before(progress, rest, Position(self._end))
+            start = end
+
+    def _add(self, rows: PlacedRows) -> None:
         directories = [self._directory(rows, number) for number in range(len(rows.places))]
         for ended in self._open.add(rows, directories):
             self._put(ended)
+
+    def _shorten(self, at: Position) -> None:
+        """End the window at the position `at`, up to which everything was read, because the tenant does not advance.
+        The end is stored before the files are put, so that a worker that takes over ends its files there too."""
+        if self._end is not None and at.place is Place.DONE and at.commit_ts < self._end:
+            assert self._committed is not None
+            self._end = self._window_end = at.commit_ts
+            self._put_metadata(self._committed, {})
 
     def _directory(self, rows: PlacedRows, number: int) -> str:
         place = rows.places[number]
@@ -149,7 +175,7 @@ class StorageSink:
             updated_ts = table_facts(table).update_ts
             version = updated_ts if (before[-1][0] if before else 0) < updated_ts < commit_ts else commit_ts - 1
             file = definition.file(version)
-            self._root.put_file(file.key, file.body)
+            self._root.put_file(file.key, file.body, self._beaten)
             del self._known[table.name]
         self._current[table.name] = table, version
         return version
@@ -159,7 +185,9 @@ class StorageSink:
         if directory not in self._numbers:
             self._numbers[directory] = self._root.last_number(directory, self._beaten)
         number = self._numbers[directory] + 1
-        self._root.put_file(self._target.layout.data_key(directory, number), self._target.format.body(rows))
+        self._root.put_file(
+            self._target.layout.data_key(directory, number), self._target.format.body(rows), self._beaten
+        )
         self._numbers[directory] = number
         self._touched.add(directory)
 
@@ -178,7 +206,7 @@ class StorageSink:
 
     def _commit(self, progress: Progress) -> None:
         """Commit a progress whose rows are in files that index files name, and show readers its checkpoint."""
-        self._shown_ts = max(self._shown_ts, progress.checkpoint_ts)
+        self._shown_ts, self._committed = max(self._shown_ts, progress.checkpoint_ts), progress
         self._put_metadata(progress, {})
 
     def _put_metadata(self, progress: Progress, files: Mapping[str, int]) -> None:
@@ -200,3 +228,8 @@ class StorageSink:
         if found is None:
             raise failed("sink", where, "it was deleted: resume the changefeed with a checkpoint_ts")
         progresses.taken_over(found.progress, self._order.fence, self._order.start_ts, where)
+
+
+def _before(progress: Progress, rest: PlacedRows, at: Position) -> Progress:
+    """The progress at the position `at`, before the rows `rest`, after which it is `progress`."""
+    return replace(progress, at=at, rows=progress.rows - len(rest), bytes=progress.bytes - int(rest.sizes.sum()))

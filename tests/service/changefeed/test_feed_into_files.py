@@ -26,7 +26,7 @@ from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.protocols.op_texts import ops_of
 from tistream_changefeed.sinks.feeds import feed_of
 
-KILLS = (5, 60)
+KILLS = (5, 40)
 TABLES = {"filter": {"rules": ["shop.orders", "shop.big"]}}
 Row = tuple[object, ...]
 
@@ -80,7 +80,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 def test_parquet_files_have_each_change_once_though_workers_are_killed(place: Place, world: World) -> None:
-    options = "protocol=parquet&flush-interval=100ms&file-size=100000"
+    options = "protocol=parquet&flush-interval=100ms&file-size=20000"
     for epoch, last in enumerate(KILLS, 1):
         store: ObjectStore = MortalStore(place.objects, last)  # type: ignore[assignment]
         dying = holder_of_files(world, options, store, epoch, TABLES)

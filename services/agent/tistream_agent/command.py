@@ -134,6 +134,7 @@ def connect(
         if assign:
             _assign(connector, begins_ts, url, TenantKey.parse(cluster, tenant), (pd, cluster_id, kind, keyspace))
             return
+        connector.undivided()
     given = {
         "PD": pd,
         "PD_CLUSTER_ID": str(cluster_id),

@@ -193,7 +193,19 @@ def test_keys_that_are_divided_anew_go_on_in_chains_that_had_others(
 def test_a_small_cluster_is_one_territory(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
     world = World(serve(EmulatedTikv()))
     ts = world.connector.connect()
+    shown = len(world.checks)
+    world.connector.undivided()
+    assert len(world.checks) == shown
     assert world.connector.divide({}, ts) == [(1, WHOLE)]
+
+
+def test_an_agent_of_its_own_with_too_many_regions_is_pointed_out(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    world = World(serve(EmulatedTikv()), regions_max=3)
+    world.connector.undivided()
+    assert world.checks[-1].passed
+    assert "regions in one: --assign" in world.checks[-1].why
 
 
 def test_a_platform_that_does_not_answer_leaves_a_connect_that_can_be_repeated(

@@ -28,7 +28,7 @@ from tistream_agent.connecting.checks import (
 from tistream_agent.connecting.territories import REGIONS_MAX, covers, divided, first_keys, not_taken
 from tistream_agent.core import chain
 from tistream_agent.core.cutter import Draft
-from tistream_agent.core.keys import encoded_bound
+from tistream_agent.core.keys import KeyMap, encoded_bound
 from tistream_agent.core.steps import HoldRefused
 from tistream_agent.position import SEALED, end_of_chain, snapshot_ts
 from tistream_agent.upstream.gc_hold import GcHold
@@ -138,16 +138,12 @@ class Connector:
         return ts
 
     def divide(self, taken: Mapping[int, KeySpan], begins_ts: int) -> list[tuple[int, KeySpan]]:
-        """Divide the keys that no territory has among new ones, so that none has more than `most` regions. `taken` has
-        the existing territories of the tenant, `begins_ts` is what `connect` has returned. Returns the id and the keys
+        """Divide the keys that no territory has among new ones, so that none has too many regions. `taken` has the
+        existing territories of the tenant, `begins_ts` is what `connect` has returned. Returns the id and the keys
         of each new territory; the ids count from the connection's on. Each gets a hold on GC, and a chain that an agent
         may continue. The call may be repeated. Raises CannotConnect, InvalidRequest."""
-        owned, tenant = self._owned(), self._connection.tenant
-        wire = owned.keys.on_wire(WHOLE)
-        assert wire is not None
-        regions = self._pd.regions(encoded_bound(wire.start), encoded_bound(wire.end))
-        starts = first_keys(owned.keys, regions)
-        most = self._connection.regions_max
+        owned, tenant, most = self._owned(), self._connection.tenant, self._connection.regions_max
+        starts = self._starts(owned.keys)
         spans = [part for span in not_taken(list(taken.values())) for part in divided(span, starts, most)]
         free = (number for number in count(self._connection.territory) if number not in taken)
         found = list(zip(free, spans, strict=False))
@@ -163,9 +159,22 @@ class Connector:
                 self._passed(Check("garbage collection", False, str(HoldTooLow(moved.ts, moved.safe_point))))
             if not goes_on:
                 self._new(*self._next_file(chain.begins_at(position, at), self._nonce, number))
-        told = f"{len(starts)} regions; new ones: {', '.join(str(number) for number, _ in found) or 'none'}"
-        self._passed(Check("territories", True, told))
+        new = ", ".join(str(number) for number, _ in found) or "none"
+        self._passed(Check("territories", True, f"{len(starts)} regions; new ones: {new}"))
         return found
+
+    def undivided(self) -> None:
+        """Show what to do if an agent of its own is to read more regions than a territory should have."""
+        regions = len(self._starts(self._owned().keys))
+        if regions > self._connection.regions_max:
+            advice = "--assign divides them among the platform's agents; for one agent, set RANGE_LOGS"
+            self._passed(Check("territories", True, f"{regions} regions in one: {advice}"))
+
+    def _starts(self, keys: KeyMap) -> list[bytes]:
+        """The first keys of the tenant's regions. Raises Unavailable."""
+        wire = keys.on_wire(WHOLE)
+        assert wire is not None
+        return first_keys(keys, self._pd.regions(encoded_bound(wire.start), encoded_bound(wire.end)))
 
     def _stored(self) -> int | None:
         """The ts of the stored schema_snap; None if there is no schema_snap."""

@@ -29,8 +29,8 @@ REGION_ID, REGION_VERSION = 1, 1
 class ReleaseFile:
     """One change file of a release: the changes of `span` with low < commit_ts <= high.
 
-    ts: the file's ts. index: the log index of its rows and its watermark. watermark: whether the file is the last one
-    of the window (low, high]; if not, further files of the same window follow.
+    ts: the file's ts. index: the log index of its rows and its watermark. watermark: whether the file has a
+    watermark row; only the last file of (low, high] has one.
     """
 
     ts: int

@@ -25,7 +25,9 @@ def restated(records: Iterable[Record], base_ts: int, base: BaseState) -> tuple[
     of the log up to base_ts, in order.
 
     The result has commit_ts = base_ts and start_ts 0, as a snapshot's records have: they form one transaction, without
-    DDL jobs. `base` has the states of jobs, the ids of tables that no longer exist, and the imports and restores.
+    DDL jobs. It begins with `base` itself, which has what no other record of the result has: the states of jobs, the
+    ids of tables that no longer exist, and the imports and restores. The highest schema version follows, then the
+    newest record of each database and table that exists.
     """
     databases: dict[int, Record] = {}
     # The result is in the order of the newest records: if a table is in two databases, the later record has its newest

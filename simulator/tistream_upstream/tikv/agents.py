@@ -318,7 +318,8 @@ class Agents:
 
     @property
     def asked(self) -> dict[int, KeySpan]:
-        """The spans of the requests for coverage that are not answered, by request."""
+        """The requests that the agents have sent to the platform (AskCoverage: up to which ts has it the changes of a
+        span?) and that it has not answered: the span of each, by the number of the request."""
         return {request: asked.span for request, asked in self._asked.items()}
 
     def _scan(self, region: Region, base_ts: int) -> None:

@@ -37,8 +37,10 @@ _DICTIONARY = (*DICTIONARY, "tikv_region_id")
 
 @dataclass(frozen=True, slots=True)
 class WatermarkRow:
-    """The watermark row that one file has for a subscription. `span` has keys as the platform knows them, without the
-    prefix of a keyspace. `base_ts` is set only in the first row after a scan has ended."""
+    """The watermark row that one file has for a log: for a subscription, or with RANGE_LOGS for a range of them.
+    `log_id` is written as region_id and region_version. `span` has keys as the platform knows them, without the prefix
+    of a keyspace. `base_ts` is set only in the log's first row: the files of the chain up to this one have all changes
+    of `span` above it."""
 
     log_id: int
     span: KeySpan

@@ -127,7 +127,8 @@ def new_feed(ask: CreateChangefeed, start_ts: int, plan: ChangefeedPlan) -> NewC
 
 
 def creation_request(feed: ChangefeedInfo) -> CreateChangefeed:
-    """The request that would create the feed as it is now."""
+    """The present settings of a feed as a creation request, without start_ts. A worker makes the plan of an existing
+    feed from it; it is never used to create one."""
     return CreateChangefeed(
         changefeed_id=feed.changefeed_id, sink_uri=feed.sink_uri, end_ts=feed.end_ts, config=feed.config
     )

@@ -96,7 +96,7 @@ class PointReads:
         """Admit a read, create its answer with `begin`, and make the answer's first bytes."""
         admitted = self.admission.begin(view, call, read_caller, trace.here())
         try:
-            read_caller.counted()
+            read_caller.has_slot()
             view.wait_fresh(read_caller.alive)
             pieces = begin(admitted)
         except BaseException:
@@ -123,7 +123,7 @@ class PointReads:
         """The answer of RowHistory. Raises the errors of `rows`."""
         admitted = self.admission.begin(view, "RowHistory", read_caller, trace.here())
         try:
-            read_caller.counted()
+            read_caller.has_slot()
             view.wait_fresh(read_caller.alive)
             high = self.times.readable(view, "to", ask.high)
             low = view.earliest_ts() if ask.low is None else self.times.readable(view, "from", ask.low)

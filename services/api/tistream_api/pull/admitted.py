@@ -24,14 +24,17 @@ from tistream_api.pull.guarded_progress import GuardedProgress, RateLimitedPiece
 
 @dataclass(frozen=True, slots=True)
 class ReadCaller:
-    """What a read must know about its caller. `still` returns whether the caller may still read; the answer ends when
-    it returns False. `rows` is called with the number of rows about to be sent, and `counted` once the read has a slot.
-    `may_read` returns whether a name may be shown to the caller; None: all may. When `gone` returns True, because the
-    client has disconnected, the answer ends with ClientDisconnect."""
+    """What a read must know about its caller.
+
+    `still` returns whether the caller may still read; the answer ends when it returns False. `rows` is called with the
+    number of rows about to be sent. `has_slot` is called once the read has a slot: the caller then gives back
+    the slot of the request (RequestSlot.end). `may_read` returns whether a name may be shown to the caller; None: all
+    may. When `gone` returns True, because the client has disconnected, the answer ends with ClientDisconnect.
+    """
 
     still: Callable[[], bool]
     rows: Callable[[int], None] = lambda _: None
-    counted: Callable[[], None] = lambda: None
+    has_slot: Callable[[], None] = lambda: None
     may_read: MayRead | None = None
     gone: Callable[[], bool] = lambda: False
 

@@ -64,21 +64,19 @@ class Pulls:
         params: PullParams,
         still: Callable[[], bool],
         rows: Callable[[int], None] = lambda _: None,
-        counted: Callable[[], None] = lambda: None,
+        has_slot: Callable[[], None] = lambda: None,
         may_read: MayRead | None = None,
         gone: Callable[[], bool] = lambda: False,
     ) -> Answer:
         """Begin an answer, and make its first bytes.
 
-        `still` returns whether the caller may still read; the answer ends when it returns False. `rows` is called with
-        the number of rows about to be sent, and `counted` once the pull has a slot. `may_read` returns whether a name
-        may be shown to the caller; None: all may. When `gone` returns True, because the client has disconnected, the
-        answer ends with ClientDisconnect. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests.
+        `still`, `rows`, `has_slot`, `may_read` and `gone` are those of a ReadCaller. Raises InvalidRequest and its
+        subclasses, Unavailable, TooManyRequests.
         """
         check_kind(view, TenantKind.RAW if isinstance(scope, RawScope) else TenantKind.TIDB)
         request = trace.here()
         with trace.child("begin pull"):
-            return self._answer(view, scope, params, still, rows, counted, may_read, gone, request)
+            return self._answer(view, scope, params, still, rows, has_slot, may_read, gone, request)
 
     def _answer(
         self,
@@ -87,16 +85,16 @@ class Pulls:
         params: PullParams,
         still: Callable[[], bool],
         rows: Callable[[int], None],
-        counted: Callable[[], None],
+        has_slot: Callable[[], None],
         may_read: MayRead | None,
         gone: Callable[[], bool],
         request: Span,
     ) -> Answer:
-        read_caller = ReadCaller(still, rows, counted, may_read, gone)
+        read_caller = ReadCaller(still, rows, has_slot, may_read, gone)
         admission = Admission(self.clock, self.slots, self.limits, self.metrics, self.memory, self.dropped)
         admitted = admission.begin(view, scope.call, read_caller, request)
         try:
-            counted()
+            has_slot()
             with trace.child("wait fresh"):
                 view.wait_fresh(read_caller.alive)
             start = self._start(view, scope, params)

@@ -52,7 +52,7 @@ def build_raw_router(tenants: Tenants, pulls: Pulls, points: PointReads, guard: 
             params = replace(params, wait_ms=0)
         asking = read_caller_of(request, guard, view)
         found = pulls.answer(
-            view, query.scope(view.tenant), params, asking.still, asking.rows, asking.counted, None, asking.gone
+            view, query.scope(view.tenant), params, asking.still, asking.rows, asking.has_slot, None, asking.gone
         )
         return streamed(request, found, params.coding, FORMATS[params.format].media_type)
 

@@ -38,7 +38,7 @@ def answer(points: PointReads, view: TenantView, key: RawKey, ts: int | None, as
     check_kind(view, TenantKind.RAW)
     admitted = points.admission.begin(view, "RawValue", asking, trace.here())
     try:
-        asking.counted()
+        asking.has_slot()
         view.wait_fresh(asking.alive)
         at = points.times.readable(view, "ts", NOW if ts is None else ts)
         admitted.room.take()

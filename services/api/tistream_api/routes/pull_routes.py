@@ -82,12 +82,12 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, points: PointR
         headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": params.coding} if params.coding else {})
         media_type = FORMATS[params.format].media_type
         may_read = readable(caller_of(request).grants, view)
-        counted, gone = slot_of(request).end, request.state.gone.is_set
+        has_slot, gone = slot_of(request).end, request.state.gone.is_set
         if is_head(request.scope):  # a HEAD request does not wait, and serves no rows
             params = replace(params, wait_ms=0)
-            pulls.answer(view, scope, params, still, counted=counted, may_read=may_read, gone=gone).close()
+            pulls.answer(view, scope, params, still, has_slot=has_slot, may_read=may_read, gone=gone).close()
             return StreamingResponse(iter(()), headers=headers, media_type=media_type)
-        pulled = pulls.answer(view, scope, params, still, meter.add_rows, counted, may_read, gone)
+        pulled = pulls.answer(view, scope, params, still, meter.add_rows, has_slot, may_read, gone)
         return AnswerResponse(pulled, headers=headers, media_type=media_type)
 
     def pull_route(path: str, operation_id: str) -> Callable[[Call], Call]:

@@ -57,8 +57,8 @@ async def watched(request: Request) -> AsyncIterator[None]:
 def read_caller_of(request: Request, guard: Gate, view: TenantView) -> ReadCaller:
     """The ReadCaller of a request that passed the gate. A HEAD request sends no rows, so none are counted."""
     caller = caller_of(request)
-    counted, gone = slot_of(request).end, request.state.gone.is_set
+    has_slot, gone = slot_of(request).end, request.state.gone.is_set
     may_read = readable(caller.grants, view)
     if is_head(request.scope):
-        return ReadCaller(guard.still(caller), counted=counted, may_read=may_read, gone=gone)
-    return ReadCaller(guard.still(caller), answer_meter_of(request.scope).add_rows, counted, may_read, gone)
+        return ReadCaller(guard.still(caller), has_slot=has_slot, may_read=may_read, gone=gone)
+    return ReadCaller(guard.still(caller), answer_meter_of(request.scope).add_rows, has_slot, may_read, gone)

@@ -41,7 +41,7 @@ class UndoReads:
         """
         admitted = self.points.admission.begin(view, "UndoTransactions", read_caller, trace.here())
         try:
-            read_caller.counted()
+            read_caller.has_slot()
             view.wait_fresh(read_caller.alive)
             view.check_known()
             admitted.room.take()

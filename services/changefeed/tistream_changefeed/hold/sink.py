@@ -53,8 +53,7 @@ class Sink(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether rows of transactions that were written are not durable yet, because the sink collects more rows
-        first."""
+        """Whether `write` has taken rows that are not durable yet, because the sink collects more rows first."""
 
     def write(self, transaction: Transaction) -> bool:
         """Make a transaction durable, together with earlier ones that are not durable yet: all of them, or nothing.

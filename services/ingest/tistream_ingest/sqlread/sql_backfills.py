@@ -39,8 +39,10 @@ class SqlBackfills:
         return self.server(row.source.dsn_file)
 
     def plan(self, row: BackfillRow) -> ChunkPlan:
-        """Plan the backfill: divide the tables, as they are now, into chunks. Tables that SQL cannot read are left out.
-        Raises Unavailable if the caller may retry, InvalidRequest."""
+        """Plan the backfill: divide the requested tables, as they are at the resolved_ts of the tenant's history, into
+        chunks. A table whose row keys can neither be computed from SQL values nor be fetched from the server is left
+        out; `refused` names it. Raises Unavailable if the caller may retry; InvalidRequest, also if the server lacks a
+        table or its user may not see it."""
         history = self.history(_tenant(row))
         ts = history.resolved_ts
         assert row.snapshot_ts is not None

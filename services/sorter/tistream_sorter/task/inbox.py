@@ -18,7 +18,8 @@ PEEK_FILES = 512  # limits the history of slices that the kernel of one tick exa
 
 @dataclass(slots=True)
 class Inbox:
-    """A queue of files that keeps each store's files in order."""
+    """A queue of change files. It accepts a file only if that is the next one of its chain; the dispatcher sends
+    refused files again. It returns the oldest files first, by ts, across stores."""
 
     positions: Positions  # the positions after every queued file
     files: list[TaskFile] = field(default_factory=list)

@@ -49,7 +49,8 @@ class SourceRow(Wire):
 
 
 class SourceRows(Wire):
-    """The answer of `GET /upcall/v1/sources`: the sources of all tenants."""
+    """The answer of `GET /upcall/v1/sources`, the sources of all tenants, and of `GET …/tenants/{t}/sources`, those of
+    one."""
 
     sources: list[SourceRow]
 

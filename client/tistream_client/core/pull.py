@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from difflib import get_close_matches
+from typing import Any, TypeVar
 
 from tistream_client.core.asking import Patience, json_of
-from tistream_client.core.errors import BadRequest, Gone
+from tistream_client.core.errors import BadRequest, Gone, UnknownName, WrongArgument
 from tistream_client.core.events import ArrowPage, Page
 from tistream_client.core.scope import Scope
 from tistream_client.core.steps import Answer, Asking, Fetch, Reading
@@ -53,6 +54,8 @@ def pull(
     if end_ts is None and not follow:
         end_ts = max((yield from newest_ts(query.scope, patience)), since or 0)
     patience = patience.endless() if follow else patience
+    if query.columns is not None and query.scope.table is not None:
+        yield from _check_columns(query.scope, query.columns, patience)
     while True:
         params = {"start_ts": str(since or 0)} if cursor is None else {"cursor": cursor}
         params |= {"limit": str(query.page_size), "events": query.events, **form}
@@ -82,3 +85,20 @@ def newest_ts(scope: Scope, patience: Patience) -> Asking[int]:
     """The newest ts that can be read. ListDBs states it to every token of a part of the tenant."""
     found = yield from patience.ask(Fetch(scope.whole_tenant.path("databases"), {}), json_of)
     return int(str(found["ts"]))
+
+
+def _check_columns(scope: Scope, columns: tuple[str, ...], patience: Patience) -> Asking[None]:
+    """Raise WrongArgument for a column that the table, in its newest shape, does not have. A table that is gone has no
+    newest shape: its columns are not checked."""
+    try:
+        found: Any = yield from patience.ask(Fetch(scope.path("schema"), {}), json_of)
+    except UnknownName:
+        return
+    names = [column["name"] for column in found["columns"]]
+    for column in columns:
+        if column not in names:
+            near = get_close_matches(column.lower(), {name.lower(): name for name in names}, 1)
+            shown = next((name for name in names if near and name.lower() == near[0]), names[0])
+            raise WrongArgument(
+                "columns", f"names {column!r}, and {scope} has {', '.join(names)}", f'columns=["{shown}"]'
+            )

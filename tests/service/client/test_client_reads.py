@@ -44,6 +44,7 @@ from tistream_client import (
     Tenant,
     TiStream,
     UnknownName,
+    WrongArgument,
     to_ts,
 )
 
@@ -200,13 +201,26 @@ def test_batches_are_the_row_events(orders: Table, lines: list[Line]) -> None:
 
 def test_chosen_columns_of_arrow(orders: Table) -> None:
     whole = orders.changes().to_arrow()
-    some = orders.changes(columns=["amount", "none", "id"]).to_arrow()
+    some = orders.changes(columns=["amount", "id"]).to_arrow()
     expected = [row and {"amount": row["amount"], "id": row["id"]} for row in whole["old_row"].to_pylist()]
     assert some["old_row"].to_pylist() == expected
     assert [field.name for field in some.schema.field("row").type] == ["amount", "id"]
-    assert (
-        orders.changes(columns=["none"]).to_arrow()["row"].is_null().to_pylist() == whole["row"].is_null().to_pylist()
-    )
+    [event] = islice(orders.changes(columns=["note", "id"], events="rows"), 1)
+    assert isinstance(event, RowEvent)
+    assert list(event.row or {}) == ["note", "id"]
+
+
+def test_a_column_that_a_table_does_not_have_is_named_beside_a_near_one(acme: Tenant, orders: Table) -> None:
+    for read in (orders.changes(columns=["id", "Amont"]).to_arrow, orders.changes(columns=["Amont"]).pages().__next__):
+        with pytest.raises(WrongArgument) as refused:
+            read()
+        assert str(refused.value) == (
+            "columns names 'Amont', and 7/acme shop.orders has id, customer, amount, note, created; "
+            'right: columns=["amount"]'
+        )
+    with pytest.raises(BadRequest, match="columns"):
+        orders.rows(columns=["Amont"]).to_arrow()
+    assert list(acme.changes("shop", "gone", columns=["any"], events="ddl"))
 
 
 def test_readers_of_arrow_take_a_read_as_it_is(orders: Table) -> None:

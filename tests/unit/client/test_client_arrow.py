@@ -72,6 +72,12 @@ def test_pages_have_the_position_and_the_rows() -> None:
     assert pa.Table.from_batches(rows.batches, rows.schema).to_pylist() == table()["row"].to_pylist()
 
 
+def test_rows_from_before_a_chosen_column_have_no_member_and_are_there() -> None:
+    page = arrow.page_of(Answer(200, {}, PULLED), None, ("added later",))
+    rows = pa.Table.from_batches(page.batches, page.schema)["row"].to_pylist()
+    assert rows == [None if row is None else {} for row in events()["row"].to_pylist()]
+
+
 @pytest.mark.parametrize("columns", [None, ("total", "id")])
 def test_values_stay_where_the_answer_has_them(columns: tuple[str, ...] | None) -> None:
     body = pa.py_buffer(PULLED)

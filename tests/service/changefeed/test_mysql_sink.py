@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,17 +29,23 @@ from support.mysql_feed import (
     wanted,
 )
 from support.pull_world import World, golden_world
+from support.secret_pair import new_pair
 from support.waiting import PATIENCE_S, PAUSE_S, eventually
+from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Position
 from tistream.rules.table_rules import TableRules
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.create_table import Dialect, table_statements
 from tistream.schema.tidb.table import VECTOR
+from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.progress import Fence, Progress
 from tistream_changefeed.core.shard import Order, Transaction
+from tistream_changefeed.feed_checks import FeedChecks
+from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.mysql.connection import connected
@@ -265,6 +272,7 @@ def test_a_table_whose_row_is_refused_stops_by_name_and_goes_on_after_a_repair(s
         with first_slot_held(server):
             server.run("INSERT IGNORE INTO shop.big (id, pad) SELECT 4700, 'of others'")
         eventually(lambda: first.shard.acked is not None and first.shard.acked.stopped)
+        eventually(lambda: first.shard.acked is not None and first.shard.acked.at.commit_ts >= world.end_ts)
         first.stop()
     (stopped,) = first.report().stopped
     assert (stopped.database, stopped.table) == ("shop", "big")
@@ -275,6 +283,27 @@ def test_a_table_whose_row_is_refused_stops_by_name_and_goes_on_after_a_repair(s
         pass
     assert second.shard.phase == "finished"
     assert differing(world, server, FEW) == []
+
+
+def test_a_feed_is_checked_before_it_is_created(table: MariaDb, tmp_path: Path) -> None:
+    private, _ = new_pair(b"7" * 32)
+    key_file = tmp_path / "secrets.key"
+    key_file.write_text(private)
+    tables = [version([column("a")]), version([column("a", flag=3)], name="keyed", pk_is_handle=True)]
+    checks = FeedChecks(Allowed(["127.0.0.1"]), SecretKeys(key_file), lambda _: tables)
+
+    def check(password: str) -> CheckChangefeed:
+        uri = f"mysql://feed:{password}@127.0.0.1:{table.port}/"
+        wanted = CreateChangefeed(changefeed_id="copy", sink_uri=uri)
+        return CheckChangefeed(cluster_id="7", tenant_id="acme", wanted=wanted)
+
+    plan = checks.plan(check(PASSWORD))
+    assert plan.sink_uri == f"mysql://feed:${{secret:copy.password}}@127.0.0.1:{table.port}/"
+    assert ([one.table for one in plan.tables], plan.topics, list(plan.secrets)) == (["keyed"], {}, ["copy.password"])
+    assert "are not sent: d.t; add a key" in plan.warnings[0]
+    with pytest.raises(InvalidRequest, match="put the secret of the password again") as refused:
+        checks.plan(check("not-the-password"))
+    assert "not-the-password" not in str(refused.value)
 
 
 def test_a_wrong_password_is_named_and_not_shown(server: MariaDb) -> None:

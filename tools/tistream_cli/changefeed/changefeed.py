@@ -155,9 +155,8 @@ def show_events(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
 def _write_tables(tables: list[dict[str, Any]], count: int) -> None:
     for one in tables:
         columns = ", ".join(one["columns"])
-        sys.stdout.write(
-            f"table {one['database']}.{one['table']}: topic {one['topic']}, partition {one['partition']}, {columns}\n"
-        )
+        place = f"topic {one['topic']}, partition {one['partition']}, " if one["topic"] else ""
+        sys.stdout.write(f"table {one['database']}.{one['table']}: {place}{columns}\n")
     if count > len(tables):
         sys.stdout.write(f"and {count - len(tables)} more tables\n")
 

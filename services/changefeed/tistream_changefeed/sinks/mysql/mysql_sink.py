@@ -122,11 +122,10 @@ class MySqlSink:
         return stored_progress.text_of(self._order, at)
 
     def _write(self, nets: Sequence[TableNet], letters: Sequence[LetterMark], progress: Progress) -> None:
-        repeats = self._at < self._high
+        # A table that has stopped catches up from before windows of which some slots have written their parts.
+        repeats = self._at < self._high or bool(progress.stopped)
         count = sum(map(len, nets))
-        slots = 1
-        if not repeats and not progress.stopped:  # of tables that catch up, positions are not in the order of windows
-            slots = max(1, min(len(self._slots), count // self._slot_rows))
+        slots = 1 if repeats else max(1, min(len(self._slots), count // self._slot_rows))
         parts = divided(nets, slots) if slots > 1 else [list(nets)]
         self._high = max(self._high, progress.at)
         begun, safe = self._text(self._high), repeats or self._server.safe

@@ -21,9 +21,10 @@ from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
 from tistream.schema.visible import TableVersion
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.bulk.changefeeds import Move
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.outgoing import NOTHING
-from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.segments import windows
 from tistream_changefeed.core.shard import Order, Shard, Transaction
 from tistream_changefeed.protocols.canal_json.encoder import CanalJson, CanalOptions
@@ -174,7 +175,9 @@ class Life:
 
     def check(self) -> None:
         """What `metadata` promises to readers is in files that index files name, each row once and in order."""
-        found = sorted(row for _, rows in indexed(self.objects) for row in rows)
+        by_directory = dict(indexed(self.objects))
+        assert all(rows == sorted(rows) for rows in by_directory.values())
+        found = sorted(row for rows in by_directory.values() for row in rows)
         assert len(set(found)) == len(found)
         promised = json.loads(self.objects.get("metadata"))["checkpoint-ts"]
         assert [row for row in self.rows if row[0] <= promised] == [row for row in found if row[0] <= promised]
@@ -188,7 +191,6 @@ def indexed(objects: MemoryObjectStore) -> Iterator[tuple[str, list[Row]]]:
             last = int(objects.get(info.key).decode().strip().removeprefix("CDC").removesuffix(".json"))
             body = b"".join(objects.get(f"{directory}/CDC{number:06}.json") for number in range(1, last + 1))
             rows = [tuple(map(int, line.split(b"."))) for line in body.splitlines()]
-            assert rows == sorted(rows)
             yield directory, rows  # type: ignore[misc]
 
 
@@ -251,8 +253,21 @@ def test_a_window_that_ended_early_ends_there_for_the_worker_that_takes_over() -
     assert [rows for _, rows in indexed(life.objects)] == [rows]
 
 
-def opened(life: Life, epoch: int) -> tuple[Shard, StorageSink]:
-    shard = Shard(replace(ORDER, fence=Fence(1, epoch)), life.rng)
+def test_a_feed_that_is_moved_back_writes_rows_again_into_new_files_window_by_window() -> None:
+    life, at = Life(1), START + (1_600 << 18)
+    rows = [(START + (ms << 18), 0) for ms in (100, 700, 1_500)]
+    shard, sink = opened(life, 1)
+    life.write(shard, sink, shard.send(life.placed(rows), 3, (), Position(at)))
+    life.clock.advance(600)
+    life.write(shard, sink, shard.send(NOTHING, 0, (), Position(at)))
+    shard, sink = opened(life, 2, revision=Revision(1, Move(revision=1, ts=START)))
+    life.write(shard, sink, shard.send(life.placed(rows[:2]), 2, (), Position(rows[1][0])))
+    assert [rows for _, rows in indexed(life.objects)] == [[*rows, rows[0]]]
+    assert json.loads(life.objects.get("metadata"))["checkpoint-ts"] == at
+
+
+def opened(life: Life, epoch: int, **order: Any) -> tuple[Shard, StorageSink]:
+    shard = Shard(replace(ORDER, fence=Fence(1, epoch), **order), life.rng)
     sink = StorageSink(TARGET, SinkRoot(life.objects, TARGET.url, TARGET.layout), shard.order, life.clock)
     life.write(shard, sink, shard.opened(*sink.open(), sink.where))
     return shard, sink

@@ -44,7 +44,7 @@ class StorageSink:
         self._end: int | None = None  # of the window that has rows which are not committed
         self._since_ms = 0  # when the first of them came
         self._held: Progress | None = None  # after these rows
-        self._committed: Progress | None = None
+        self._committed: Progress | None = None  # by an earlier holder, until this one commits
         self._numbers: dict[str, int] = {}  # of the last data file, by directory
         self._touched: set[str] = set()  # directories with data files that are not committed
         self._known: dict[Name, list[tuple[int, int]]] = {}  # version and checksum of the schema files, by table
@@ -67,7 +67,7 @@ class StorageSink:
         if found is None:
             return None, {}
         progresses.taken_over(found.progress, self._order.fence, self._order.start_ts, self.where)
-        self._shown_ts, self._window_end = found.shown_ts, found.window_end
+        self._shown_ts, self._window_end, self._committed = found.shown_ts, found.window_end, found.progress
         for directory, number in found.files.items():
             self._root.put_index(directory, number, self._beaten)
         return found.progress, {}
@@ -206,12 +206,14 @@ class StorageSink:
 
     def _commit(self, progress: Progress) -> None:
         """Commit a progress whose rows are in files that index files name, and show readers its checkpoint."""
-        self._shown_ts, self._committed = max(self._shown_ts, progress.checkpoint_ts), progress
+        self._shown_ts = max(self._shown_ts, progress.checkpoint_ts)
         self._put_metadata(progress, {})
+        self._committed = progress
 
     def _put_metadata(self, progress: Progress, files: Mapping[str, int]) -> None:
         at_ts = progress.at.low_ts
-        if at_ts >= self._window_end:
+        moved_back = self._committed is not None and progress.at < self._committed.at
+        if at_ts >= self._window_end or moved_back:
             self._window_end = self._windows.next_end(at_ts, self._clock.now_ms())
         found = Metadata(self._shown_ts, progress, self._window_end, files)
         self._root.put_metadata(found.encode(self._order.tenant, self._order.feed_id), self._beaten)

@@ -168,9 +168,9 @@ class Life:
 
     @staticmethod
     def batch(place: FilePlace, rows: list[Row], at: list[int]) -> PlacedBatch:
-        lines = [b"%d.%d" % rows[one] for one in at]
+        lines = [b"%d.%d\n" % rows[one] for one in at]
         stamps = np.array([rows[one][0] for one in at], np.int64)
-        sizes = np.array([len(line) + 1 for line in lines], np.int64)
+        sizes = np.array([len(line) for line in lines], np.int64)
         return PlacedBatch(place, pa.table({"line": pa.array(lines, pa.large_binary())}), np.array(at), stamps, sizes)
 
     def check(self) -> None:

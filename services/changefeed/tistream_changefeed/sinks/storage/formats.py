@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tistream.arrays import Bools, Int64s
+from tistream.decode.kernels.arrow_buffers import flat_bytes
 from tistream.errors import CannotEncode
 from tistream_changefeed.protocols.messages import Encoder
 from tistream_changefeed.protocols.op_texts import DELETE, ops_of
@@ -51,14 +52,15 @@ class LinesFormat:
     def rows(self, batch: RowBatch) -> tuple[pa.Table, Int64s]:
         """Implement FileFormat.rows."""
         values = self._encoder.rows(batch).values
-        sizes = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64) + len(self._end)
-        return pa.table({_LINE: values}), sizes
+        if self._end:
+            kind = pa.large_binary()
+            values = pc.binary_join_element_wise(values, pa.scalar(self._end, kind), pa.scalar(b"", kind))
+        return pa.table({_LINE: values}), _lengths(values)
 
     def body(self, rows: Sequence[pa.Table]) -> bytes:
         """Implement FileFormat.body."""
-        end = self._end
-        lines = (line for one in rows for line in one.column(_LINE).to_pylist())
-        return b"".join(line + end for line in lines) if end else b"".join(lines)
+        found = (flat_bytes(chunk).data for one in rows for chunk in one.column(_LINE).chunks)
+        return b"".join(lines.data for lines in found)
 
 
 class ParquetFormat:
@@ -110,6 +112,11 @@ def _shown(new: pa.Array, old: pa.Array, batch: RowBatch, deleted: Bools) -> pa.
 def _sizes(values: pa.Array) -> Int64s:
     kind = values.type
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        sizes: Int64s = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-        return sizes
+        return _lengths(values)
     return np.full(len(values), _FIXED_BYTES, np.int64)
+
+
+def _lengths(values: pa.Array) -> Int64s:
+    """The bytes of each value; 0 for a null."""
+    lengths: Int64s = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths

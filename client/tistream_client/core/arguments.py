@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -10,6 +11,7 @@ from tistream_client.core.errors import NotSupported, WrongArgument
 PAGE_SIZE_MAX = 1_000_000
 EVENTS = ("all", "rows", "ddl")
 _URL = "http://127.0.0.1:8000"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 KeyLike = Mapping[str, str | int | float]
 
 
@@ -31,11 +33,12 @@ def base_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def cluster_id(value: str | int) -> str:
-    """The id of a cluster, as text."""
-    text = str(value) if not isinstance(value, bool) else ""
-    if not (text.isascii() and text.isdigit()):
-        raise WrongArgument("cluster", f"is {value!r}, and the id of a cluster is a number", 'tenant("7", "acme")')
+def platform_id(argument: str, value: object) -> str:
+    """The id of a cluster or a tenant, as text. Clusters with a number as id may be given by it."""
+    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+    if not _ID.fullmatch(text):
+        problem = f"is {value!r}, and an id is 1 to 63 letters, digits, - and _, of which the first is no - or _"
+        raise WrongArgument(argument, problem, 'tenant("7", "acme")')
     return text
 
 

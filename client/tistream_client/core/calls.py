@@ -19,7 +19,7 @@ ROWS_A_PAGE = 100_000
 
 def tenant_scope(cluster: str | int, tenant: str) -> Scope:
     """The scope of a tenant."""
-    return Scope(arguments.cluster_id(cluster), arguments.name("tenant", tenant, 'tenant("7", "acme")'))
+    return Scope(arguments.platform_id("cluster", cluster), arguments.platform_id("tenant", tenant))
 
 
 def table_scope(tenant: Scope, database: str, table: str | None) -> Scope:

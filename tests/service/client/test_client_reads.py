@@ -20,6 +20,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from support import golden
+from support.access_world import Issuer, start_guarded
 from support.ahead_clock import STANDING, AheadClock
 from support.api_world import Platform, free_port, platform
 from support.cutting_proxy import cutting
@@ -34,6 +35,7 @@ from tistream_client import (
     CheckpointMoved,
     Event,
     FileCheckpoint,
+    Forbidden,
     Gone,
     NoAnswer,
     Page,
@@ -43,6 +45,7 @@ from tistream_client import (
     Table,
     Tenant,
     TiStream,
+    Unauthenticated,
     UnknownName,
     WrongArgument,
     to_ts,
@@ -181,6 +184,29 @@ def test_a_limit_of_requests_is_waited_for(up: Platform, loaded: Consumer, lines
         assert len(waits) > 2
     finally:
         limited.stop()
+
+
+def test_a_token_that_was_replaced_is_used_and_what_it_does_not_grant_is_refused(
+    up: Platform, loaded: Consumer, orders: Table, tmp_path: Path
+) -> None:
+    issuer = Issuer(tmp_path / "keys.json")
+    guarded, token = start_guarded(up, issuer, up.world.objects), tmp_path / "token"  # type: ignore[arg-type]
+    where = {"cluster": "7", "tenant": "acme", "database": "shop", "table": "orders"}
+    try:
+        token.write_text(issuer.sign([{"actions": ["read"], **where}], exp=1) + "\n")
+        with TiStream(guarded.url, token_file=token, retry_for=None) as client:
+            acme = client.tenant("7", "acme")
+            with pytest.raises(Unauthenticated, match="token_file="):
+                acme.databases()
+            token.write_text(issuer.sign([{"actions": ["read"], **where}]) + "\n")
+            own = acme.table("shop", "orders").changes(columns=["id"], events="rows")
+            assert list(own) == list(orders.changes(columns=["id"], events="rows"))
+            with pytest.raises(Forbidden, match="tistream token create --grant"):
+                list(acme.changes("shop"))
+        with pytest.raises(Unauthenticated):
+            TiStream(guarded.url).tenant("7", "acme").databases()
+    finally:
+        guarded.stop()
 
 
 def test_batches_are_the_row_events(orders: Table, lines: list[Line]) -> None:

@@ -81,7 +81,8 @@ def test_arguments_of_a_client(client: Callable[..., Any], how: dict[str, Any], 
         (lambda one: one.rows("shop", "orders", page_size=10**7), "page_size", "at most 1000000"),
         (lambda one: one.databases(at="x"), "at", '"now"'),
         (lambda one: one.tables(""), "database", '"shop"'),
-        (lambda _: TiStream(URL).tenant("acme", "7"), "cluster", 'tenant("7", "acme")'),
+        (lambda _: TiStream(URL).tenant("7/acme", "acme"), "cluster", 'tenant("7", "acme")'),
+        (lambda _: TiStream(URL).tenant(None, "acme"), "cluster", 'tenant("7", "acme")'),
         (lambda _: TiStream(URL).tenant(7, ""), "tenant", 'tenant("7", "acme")'),
         (lambda _: FileCheckpoint("/no/such/folder/cursor"), "path", '"orders.cursor"'),
         (lambda _: SqlCheckpoint(""), "name", '"orders-copy"'),
@@ -94,6 +95,12 @@ def test_arguments_of_calls(tenant: Tenant, wrong: Callable[[Any], object], argu
     assert refused.value.argument == argument
     assert right in str(refused.value).partition("; right: ")[2] + str(refused.value)
     assert isinstance(refused.value, ValueError)
+
+
+def test_a_cluster_may_have_a_number_or_a_name() -> None:
+    assert [repr(TiStream(URL).tenant(one, "acme")) for one in (7, "7", "eu-1")] == [
+        "Tenant(7/acme)", "Tenant(7/acme)", "Tenant(eu-1/acme)",
+    ]  # fmt: skip
 
 
 def test_a_filter_is_refused_by_name(tenant: Tenant) -> None:

@@ -187,3 +187,29 @@ def events_go_to_the_first_region_of_their_request(original: Function) -> Functi
         return found
 
     return broken
+
+
+@mutant(
+    "tistream_agent:KeyMap.gap_on_wire",
+    invariants=(1, 7),
+    catchers=("test_of_a_tidb_nothing_but_its_keys_is_registered_and_its_logs_stand_for_all_keys",),
+)
+def gap_with_keys_of_the_tenant(original: Function) -> Function:
+    """Regions with the schema's keys are taken for regions without keys of the tenant, and not registered."""
+
+    def broken(self: Any) -> Any:
+        from tistream_agent.core.keys import with_prefix
+
+        return None if self.gap is None else with_prefix(replace(self.gap, start=self.scope.start), self.prefix)
+
+    return broken
+
+
+@mutant(
+    "tistream_agent:chain.begins_at",
+    invariants=(1, 7),
+    catchers=("test_keys_that_are_divided_anew_go_on_in_chains_that_had_others",),
+)
+def new_territory_promises_more_than_is_known(original: Function) -> Function:
+    """The chain of a new territory promises changes that no file has."""
+    return lambda position, base_ts: original(position, base_ts + 1)

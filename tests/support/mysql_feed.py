@@ -29,6 +29,7 @@ from tistream.schema.tidb.create_table import Dialect
 from tistream.schema.tidb.quoting import quoted_name
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
+from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.hold.holder import Holder
@@ -73,13 +74,14 @@ class MySqlFeedRun:
     slot_rows: int = 20
     window_bytes: int = 20_000
     budget: Budget = SMALL
+    skips: Sequence[Skip] = ()
 
     def __post_init__(self) -> None:
         self._epochs = itertools.count(1)
 
     def holder(self) -> Holder:
         """The next holder of the feed."""
-        feed = mysql_feed(uri_of(self.server, self.options), self.document, ())
+        feed = mysql_feed(uri_of(self.server, self.options), self.document, self.skips)
         fence = Fence(1, next(self._epochs))
         order = Order(self.world.tenant, "copy", 0, fence, self.world.snapshot_ts, self.world.end_ts)
         view = cast(TenantView, StillView(self.world))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,12 +34,13 @@ from support.secret_pair import new_pair
 from support.waiting import PATIENCE_S, PAUSE_S, eventually
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
-from tistream.read.cursor import Position
+from tistream.model.ts import Window
+from tistream.read.cursor import Position, Scope
 from tistream.rules.table_rules import TableRules
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.create_table import Dialect, table_statements
 from tistream.schema.tidb.table import VECTOR
-from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed
+from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed, Skip
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.progress import Fence, Progress
 from tistream_changefeed.core.shard import Order, Transaction
@@ -283,6 +285,24 @@ def test_a_table_whose_row_is_refused_stops_by_name_and_goes_on_after_a_repair(s
         pass
     assert second.shard.phase == "finished"
     assert differing(world, server, FEW) == []
+
+
+def test_a_ddl_that_the_user_skips_is_a_dead_letter(server: MariaDb) -> None:
+    world = golden_world("everything")
+    window = Window(world.snapshot_ts, world.end_ts)
+    events = world.source.ddl_events(Scope(world.tenant), window).events
+    named = next(one for one in events if one.action == "modify table comment")
+    skip = Skip(commit_ts=named.commit_ts, table="shop.ddl1", ddl_job=named.job_id, reason="not wanted")
+    run = MySqlFeedRun(world, server, document(["shop.ddl1", "shop.ddl2", "other.*"]), skips=[skip])
+    holder = run.holder()
+    with working(holder):
+        pass
+    assert (holder.shard.phase, holder.report().skipped) == ("finished", 1)
+    ((feed, table, letter),) = server.run("SELECT feed, `table`, letter FROM tistream.dead_letters")
+    assert (feed, table, json.loads(letter)["reason"]) == (f"{world.tenant}/copy/0", "shop.ddl1", "not wanted")
+    jobs = [job for (job,) in server.run("SELECT job_id FROM tistream.ddl")]
+    assert named.job_id not in jobs
+    assert len(jobs) > 10
 
 
 def test_a_feed_is_checked_before_it_is_created(table: MariaDb, tmp_path: Path) -> None:

@@ -51,7 +51,9 @@ class DdlRunner:
         try:
             found = ddl_statements(mark, self.dialect)
         except DdlRefused as error:
-            raise TablesRefused(mark.names, self._named(mark, str(error))) from error
+            raise TablesRefused(
+                mark.names, _named(mark, str(error), "do by hand what it says, then skip it")
+            ) from error
         for step, sql in enumerate(found):
             self._step(mark, step, sql)
 
@@ -107,15 +109,9 @@ class DdlRunner:
 
     def _refused(self, error: TargetFailed, mark: DdlMark) -> Exception:
         if fault_of(error.code) == "table":
-            return TablesRefused(mark.names, self._named(mark, str(error)))
+            remedy = "do by hand what it says, or skip it, then resume the feed"
+            return TablesRefused(mark.names, _named(mark, str(error), remedy))
         return failure_of(error, self.server)
-
-    def _named(self, mark: DdlMark, reason: str) -> str:
-        event = mark.event
-        return (
-            f"DDL job {event.job_id} at commit_ts {event.commit_ts} ({event.query[:200]}): {reason}; do by hand what "
-            "it says, or skip it, then resume the feed"
-        )
 
     def _check_ended(self, server: MySqlTarget, comment: str) -> None:
         """Check that the statement of a holder that was killed does not run any more."""
@@ -136,3 +132,8 @@ class DdlRunner:
             if error.code in _ABSENT:
                 return None
             raise
+
+
+def _named(mark: DdlMark, reason: str, remedy: str) -> str:
+    event = mark.event
+    return f"DDL job {event.job_id} at commit_ts {event.commit_ts} ({event.query[:200]}): {reason}; {remedy}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,13 +13,14 @@ CUTS = (0, 30, 400, 3_000, 40_000, 1 << 30)  # before the head of an answer, in 
 
 
 class CuttingProxy:
-    """Each connection ends after a number of answered bytes that is drawn from CUTS. `cuts` counts these ends."""
+    """Each connection ends after a number of answered bytes that is drawn from CUTS. `cuts` counts these ends. With
+    `tls`, clients speak TLS to it."""
 
-    def __init__(self, port: int, seed: int) -> None:
-        self.cuts = 0
+    def __init__(self, port: int, seed: int, tls: ssl.SSLContext | None = None) -> None:
+        self.cuts, self._tls = 0, tls
         self._port, self._draw = port, random.Random(seed)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._listener.getsockname()[1]}"
         self._ended = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -38,6 +40,12 @@ class CuttingProxy:
             threading.Thread(target=self._serve, args=(client, self._draw.choice(CUTS)), daemon=True).start()
 
     def _serve(self, client: socket.socket, left: int) -> None:
+        if self._tls is not None:
+            try:
+                client = self._tls.wrap_socket(client, server_side=True)
+            except OSError:  # the client does not trust it, or is not trusted
+                client.close()
+                return
         with client, socket.create_connection(("127.0.0.1", self._port)) as server:
             threading.Thread(target=_copy, args=(client, server), daemon=True).start()
             with suppress(OSError):
@@ -56,9 +64,9 @@ def _copy(client: socket.socket, server: socket.socket) -> None:
 
 
 @contextmanager
-def cutting(port: int, seed: int) -> Iterator[CuttingProxy]:
+def cutting(port: int, seed: int, tls: ssl.SSLContext | None = None) -> Iterator[CuttingProxy]:
     """A proxy before the server on `port` of this machine."""
-    proxy = CuttingProxy(port, seed)
+    proxy = CuttingProxy(port, seed, tls)
     try:
         yield proxy
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -23,6 +24,7 @@ from support import golden
 from support.access_world import Issuer, start_guarded
 from support.ahead_clock import STANDING, AheadClock
 from support.api_world import Platform, free_port, platform
+from support.certificates import Authority
 from support.cutting_proxy import cutting
 from support.http_world import Server, never_superseded
 from support.not_run import not_run
@@ -207,6 +209,22 @@ def test_a_token_that_was_replaced_is_used_and_what_it_does_not_grant_is_refused
             TiStream(guarded.url).tenant("7", "acme").databases()
     finally:
         guarded.stop()
+
+
+def test_tls_with_certificates_of_both_sides(loaded: Consumer, orders: Table, tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    server, own = authority.sign("server"), authority.sign("client")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.file)
+    tls.load_cert_chain(server.cert_file, server.key_file)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    certificates = {"ca_file": authority.file, "cert_file": own.cert_file, "key_file": own.key_file}
+    with cutting(int(loaded.url.rsplit(":", 1)[1]), seed=3, tls=tls) as proxy:
+        client = TiStream(proxy.url, sleep=lambda _: None, retry_for=None, **certificates)  # type: ignore[arg-type]
+        events = client.tenant("7", "acme").changes("shop", "orders", page_size=20)
+        assert list(events) == list(orders.changes())
+        assert proxy.cuts
+        with pytest.raises(NoAnswer, match="CERTIFICATE_VERIFY_FAILED"):
+            TiStream(proxy.url).tenant("7", "acme").databases()
 
 
 def test_batches_are_the_row_events(orders: Table, lines: list[Line]) -> None:

@@ -248,6 +248,13 @@ def test_an_event_is_named_once_and_the_next_holder_is_told(feeds: Feeds) -> Non
     assert feeds.book.events(ACME, "a")[3].reason == "shop.orders, commit_ts 151, key 7480: too large"
 
 
+def test_a_feed_into_files_skips_no_event(feeds: Feeds) -> None:
+    new = NewChangefeed(changefeed_id="f", sink_uri="s3://bucket/f?protocol=csv", start_ts="100", start_given=True)
+    feeds.book.add(ACME, new)
+    with pytest.raises(InvalidRequest, match="leave out its table"):
+        feeds.book.skip(ACME, "f", Skip(commit_ts=151, table="shop.orders", key="7480", reason="too large"))
+
+
 def test_a_feed_skips_a_limited_number_of_events(feeds: Feeds) -> None:
     for number in range(SKIPS_MAX):
         feeds.book.skip(ACME, "a", Skip(commit_ts=number, table="a.b", key="00", reason="r"))

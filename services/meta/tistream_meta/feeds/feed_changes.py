@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached
 from tistream.model.ts import physical_ms
@@ -14,6 +15,8 @@ from tistream.wire.bulk.changefeeds import Applied, FeedReport, Move, Skip, Stop
 from tistream.wire.bulk.feed_changes import SKIPS_MAX, ChangedFeed, Happening, What
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 from tistream_meta.feeds import feed_shards
+
+_OF_FILES = ("s3", "file")  # schemes of sinks
 
 _NAMED: dict[str, What] = {"running": "running", "retrying": "retrying", "failed": "failed", "finished": "finished"}
 
@@ -90,8 +93,13 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
 
 
 def skipping(feed: Feed, skip: Skip) -> Feed:
-    """The feed with one more event that it must leave out. Raises AlreadyDiffers if the feed has finished, and
-    LimitReached."""
+    """The feed with one more event that it must leave out. Raises AlreadyDiffers if the feed has finished,
+    LimitReached, and InvalidRequest if the feed's sink does not leave out events."""
+    if urlsplit(feed.sink_uri).scheme in _OF_FILES:
+        raise InvalidRequest(
+            f"changefeed {feed.feed_id} writes files, and leaves out no event by name: leave out its table by "
+            "filter.rules"
+        )
     if any(_same(one, skip) for one in feed.skips):
         return feed
     if feed.state == "finished":

@@ -105,17 +105,15 @@ class StorageFeed:
         return opening(url, access)
 
 
-def storage_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> StorageFeed:
-    """Parse a sink URI of object storage and a configuration. Raises InvalidRequest, which names the invalid or
-    unsupported key, and never a secret."""
+def storage_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> StorageFeed:  # noqa: ARG001
+    """Parse a sink URI of object storage and a configuration. `skips` are those of a sink that the feed had before, and
+    are ignored. Raises InvalidRequest, which names the invalid or unsupported key, and never a secret."""
     found = parse_feed(sink_uri, document)
     if found.secrets:
         name = sorted(found.secrets)[0]
         raise refused(
             f"{name} would be stored in clear: put it with `tistream secret put`, and write {name}=${{secret:NAME}}"
         )
-    if skips:
-        raise refused("a feed into files leaves out no event by name: leave out its table by filter.rules")
     config, storage = found.config, found.config.storage
     assert storage is not None
     form = _format(config, storage)

@@ -31,7 +31,7 @@ from tistream_dispatcher.delivery.router import Router, TaskSpan
 from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.state.positions import moved
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state, recovered_state
-from tistream_sorter.task.restate import manifest_of
+from tistream_sorter.task.build_manifest import manifest_of
 from tistream_sorter.task.tick import TaskFile, apply_files, conclude, lookup_needed, needs_job, plan
 from tistream_sorter.upkeep.shards import CutRules
 

@@ -34,7 +34,7 @@ from tistream_dispatcher.delivery.router import Router, TaskSpan
 from tistream_meta.tenants.pool_frontier import frontier
 from tistream_meta.tenants.pool_search import pool_tasks
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node.assignment import TaskRules, kept, seal_orders, wanted_tasks
+from tistream_sorter.node.assignment import TaskRules, retentions, seal_orders, wanted_tasks
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.tick_jobs import Runner
 from tistream_sorter.task.mailbox import FlushedByAllNote
@@ -171,7 +171,7 @@ class SplitWorld:
         """Tell the sorter the newest route table."""
         table = self.table()
         return self.node.assign(
-            wanted_tasks(table, NODE, 1, self._rules), seal_orders(table, NODE, 1, self._rules), kept(table)
+            wanted_tasks(table, NODE, 1, self._rules), seal_orders(table, NODE, 1, self._rules), retentions(table)
         )
 
     def tick(self) -> None:

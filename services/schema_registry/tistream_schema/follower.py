@@ -145,7 +145,7 @@ class SchemaFollower:
             if high_ts <= low_ts:
                 return
             rows, segments = schema_rows(self._objects, self._logs.values(), Window(low_ts, high_ts), self._footers)
-        self._keeper.looked_at(segments)
+        self._keeper.segments_read(segments)
         records, bad = self._decode(rows)
         if bad is not None:
             high_ts = bad.commit_ts - 1

@@ -40,7 +40,7 @@ class LogKeeper:
         self._written_ms, self._segments = now_ms, 0
         self._objects = 1 if base else self._objects + 1
 
-    def looked_at(self, segments: int) -> None:
+    def segments_read(self, segments: int) -> None:
         """Record that this number of further segments of the pool has been read since the last call."""
         self._segments += segments
 

@@ -32,7 +32,7 @@ from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.sorter import Hold
 from tistream_sorter.jobs.shard import StorageRules
 from tistream_sorter.metrics import HoldCollector, SorterMetrics
-from tistream_sorter.node.assignment import TaskRules, coming_tasks, kept, seal_orders, wanted_tasks
+from tistream_sorter.node.assignment import TaskRules, coming_tasks, retentions, seal_orders, wanted_tasks
 from tistream_sorter.node.base_converter import BaseConverter, ListedBackfill
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.pool_usage import PoolUsage
@@ -208,7 +208,9 @@ class _Running:
         tick = self._settings.tick
         rules = TaskRules(tick.keep_index_keys, tick.checkpoint_every)
         me = self._settings.node, registered.start_epoch
-        complete = self.node.assign(wanted_tasks(routes, *me, rules), seal_orders(routes, *me, rules), kept(routes))
+        complete = self.node.assign(
+            wanted_tasks(routes, *me, rules), seal_orders(routes, *me, rules), retentions(routes)
+        )
         self._coming = coming_tasks(routes, *me, rules)
         self._preparing.wake()
         self._version = routes.version
@@ -245,7 +247,7 @@ class _Running:
             running = self._meta.running_backfills().backfills
         except UnknownName:  # the meta server's version has no backfills
             running = []
-        self._bases.open(
+        self._bases.set_backfills(
             ListedBackfill(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id, old_values=not row.log_backup)
             for row in running
         )

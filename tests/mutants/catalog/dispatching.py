@@ -64,7 +64,7 @@ def watermarks_not_clipped(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_dispatcher:Receivers.common",
+    "tistream_dispatcher:Receivers.lowest_positions",
     invariants=(13, 14),
     catchers=("test_the_common_position_is_the_least_and_leaves_out_what_some_task_has_not_begun",),
 )
@@ -81,7 +81,7 @@ def positions_of_the_fastest_task(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_dispatcher:FileWindow.behind",
+    "tistream_dispatcher:FileWindow.must_reread",
     invariants=(13, 21),
     catchers=("test_a_task_that_lost_what_is_not_here_any_more_is_behind",),
 )

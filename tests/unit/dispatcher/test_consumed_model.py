@@ -73,7 +73,7 @@ def ref(file: SeenFile, chain_ts: int) -> FileRef:
 
 def handed_on(files: dict[int, SeenFile], receivers: Receivers) -> tuple[StoreChains, list[FileRef]]:
     """What a dispatcher that has just begun takes of these files, in order."""
-    chains = StoreChains(receivers.common(STORE))
+    chains = StoreChains(receivers.lowest_positions(STORE))
     chains.close(receivers.flushed_ts())
     for ts in sorted(files):
         if chains.must_read(ts):

@@ -102,9 +102,9 @@ def test_an_older_chain_stays_open_until_the_slowest_task_has_flushed_past_the_n
     for task, flushed_ts in ((1, 500), (2, 99)):
         receivers.set_received(task, {1: chains})
         receivers.flushed[task] = flushed_ts
-    assert [chain.first_ts for chain in receivers.common(1)] == [10, 100]
+    assert [chain.first_ts for chain in receivers.lowest_positions(1)] == [10, 100]
     receivers.flushed[2] = 100
-    assert [chain.first_ts for chain in receivers.common(1)] == [100]
+    assert [chain.first_ts for chain in receivers.lowest_positions(1)] == [100]
 
 
 def test_of_a_small_file_its_end_alone_is_read_once_one_is_known_and_a_longer_end_is_fetched_too() -> None:

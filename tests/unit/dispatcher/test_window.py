@@ -110,38 +110,38 @@ def test_every_task_is_named_for_every_file():
 
 def test_a_task_that_lost_what_is_not_here_any_more_is_behind():
     held, taken = window(FILES[1], FILES[2]), [ChainPosition(10, 30)]
-    assert not held.behind(receivers(30, 30), 1, taken)
-    assert not held.behind(receivers(30, 10), 1, taken)
-    assert held.behind(receivers(30, None), 1, taken)
+    assert not held.must_reread(receivers(30, 30), 1, taken)
+    assert not held.must_reread(receivers(30, 10), 1, taken)
+    assert held.must_reread(receivers(30, None), 1, taken)
     empty = window()
-    assert not empty.behind(receivers(30, 30), 1, taken)
-    assert not empty.behind(receivers(40, 30), 1, taken)
-    assert empty.behind(receivers(30, 20), 1, taken)
-    assert not empty.behind(Receivers(), 1, taken)
+    assert not empty.must_reread(receivers(30, 30), 1, taken)
+    assert not empty.must_reread(receivers(40, 30), 1, taken)
+    assert empty.must_reread(receivers(30, 20), 1, taken)
+    assert not empty.must_reread(Receivers(), 1, taken)
 
 
 def test_the_common_position_is_the_least_and_leaves_out_what_some_task_has_not_begun():
     made = Receivers()
     made.set_received(1, {1: [Chain(first_ts=10, at_ts=30), Chain(first_ts=50, at_ts=60)]})
     made.set_received(2, {1: [Chain(first_ts=10, at_ts=20)]})
-    assert made.common(1) == (ChainPosition(10, 20),)
-    assert made.common(2) == ()
+    assert made.lowest_positions(1) == (ChainPosition(10, 20),)
+    assert made.lowest_positions(2) == ()
     made.set_received(2, {1: [Chain(first_ts=50, at_ts=55), Chain(first_ts=10, at_ts=20)]})
-    assert made.common(1) == (ChainPosition(10, 20), ChainPosition(50, 55))
+    assert made.lowest_positions(1) == (ChainPosition(10, 20), ChainPosition(50, 55))
     made.flushed = {1: 70, 2: 50}
-    assert made.common(1) == (ChainPosition(50, 55),)
+    assert made.lowest_positions(1) == (ChainPosition(50, 55),)
     made.keep_only([2])
-    assert made.common(1) == (ChainPosition(50, 55),)
+    assert made.lowest_positions(1) == (ChainPosition(50, 55),)
     assert made.stores() == {1}
 
 
 @given(st.lists(st.sampled_from([None, 10, 20, 30]), min_size=1, max_size=4))
 def test_from_the_common_position_nobody_is_behind(at):
     known = receivers(*at)
-    common = known.common(1)
+    common = known.lowest_positions(1)
     position = common[0].at_ts if common else 0
     held = window(*(file for file in FILES if file.ref.ts > position))
-    assert not held.behind(known, 1, [ChainPosition(10, 30)])
+    assert not held.must_reread(known, 1, [ChainPosition(10, 30)])
 
 
 def test_a_task_that_has_let_a_closed_chain_go_needs_nothing_of_it() -> None:
@@ -151,9 +151,9 @@ def test_a_task_that_has_let_a_closed_chain_go_needs_nothing_of_it() -> None:
     known.flushed = {1: 100, 2: 50}
     late = FilePlace(1, 10, 30)
     assert (known.lacks(1, late), known.lacks(2, late)) == (False, True)
-    assert known.common(1) == (ChainPosition(10, 20), ChainPosition(100, 120))
-    assert not FileWindow(WindowLimits(1, 1, 1, 1)).behind(known, 1, known.common(1))
+    assert known.lowest_positions(1) == (ChainPosition(10, 20), ChainPosition(100, 120))
+    assert not FileWindow(WindowLimits(1, 1, 1, 1)).must_reread(known, 1, known.lowest_positions(1))
     assert known.open_chains(1) == {10, 100}
     known.flushed[1] = 99
     assert known.lacks(1, late)
-    assert known.common(1) == (ChainPosition(100, 120),)
+    assert known.lowest_positions(1) == (ChainPosition(100, 120),)

@@ -10,7 +10,7 @@ from support.effort import examples
 from tistream.format.manifest import UNMATCHED, PendingPart
 from tistream.model.span import KeySpan, joined
 from tistream.model.ts import MAX_TS
-from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too
+from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_for_repeats
 
 KEYS = [b"a", b"a\x00", b"b", b"c", b"c\x00\x00", b"d"]
 CHANGE = st.tuples(st.integers(1, 6), st.sampled_from(KEYS))
@@ -48,7 +48,7 @@ def test_a_part_that_is_left_alone_holds_nothing_that_is_at_hand(
     parts = [part_of(number, found) for number, found in enumerate(rows)]
     rules = ReadRules(high, rows_small, swept={"part-1"})
     anyway = read_anyway(parts, rules)
-    too = read_too(parts, anyway, identities(changes))
+    too = read_for_repeats(parts, anyway, identities(changes))
     for number, found in enumerate(rows):
         if not anyway[number] and not too[number]:
             assert not {change for change, _ in found} & set(changes)
@@ -61,15 +61,15 @@ def test_a_part_of_other_transactions_or_other_keys_is_left_alone() -> None:
     parts = [part_of(0, [((5, b"a"), None), ((5, b"b"), None)]), part_of(1, [((5, b"d"), None)])]
     anyway = read_anyway(parts, ReadRules(100, 0))
     assert anyway == [False, False]
-    assert read_too(parts, anyway, identities([(4, b"a"), (6, b"b"), (5, b"c"), (4, b"d")])) == [False, False]
-    assert read_too(parts, anyway, identities([(5, b"a\x00")])) == [True, False]
-    assert read_too(parts, anyway, identities([(5, b"d")])) == [False, True]
+    assert read_for_repeats(parts, anyway, identities([(4, b"a"), (6, b"b"), (5, b"c"), (4, b"d")])) == [False, False]
+    assert read_for_repeats(parts, anyway, identities([(5, b"a\x00")])) == [True, False]
+    assert read_for_repeats(parts, anyway, identities([(5, b"d")])) == [False, True]
     assert read_anyway(parts, ReadRules(100, 0, scanned=[KeySpan(b"c", b"")])) == [False, True]
 
 
 def test_what_lies_between_two_keys_of_one_transaction_is_left_alone() -> None:
     parts = [part_of(number, [((5, bytes([number])), None)]) for number in range(100)]
-    too = read_too(parts, [False] * 100, identities([(5, b"\x00"), (5, b"\x63")]))
+    too = read_for_repeats(parts, [False] * 100, identities([(5, b"\x00"), (5, b"\x63")]))
     assert [number for number, read in enumerate(too) if read] == [0, 99]
 
 

@@ -21,7 +21,7 @@ from tistream.wire.file_batch import WATERMARKS
 from tistream_sorter.task import tick
 from tistream_sorter.watermark import slice_work
 from tistream_sorter.watermark.slice_work import GOING_ON, SLICES_A_STEP, WAITING_A_STEP, passed_over
-from tistream_sorter.watermark.watermark_rows import WaitingRows, Watermark, joined
+from tistream_sorter.watermark.watermark_rows import WaitingRows, Watermark, merge_rows
 
 MANY = 20_000
 TINY = TinyTenant()
@@ -236,13 +236,13 @@ def test_rows_are_joined_as_one_by_one(rows: list[Watermark]) -> None:
             out[-1] = replace(before, log_index=one.log_index, resolved_ts=one.resolved_ts)
         else:
             out.append(one)
-    assert joined(rows) == out
+    assert merge_rows(rows) == out
     assert WaitingRows.from_table(WaitingRows.of(rows).to_table()).rows == rows
 
 
 @given(rows=st.lists(ROWS, max_size=10), cuts=st.sets(st.sampled_from(KEYS[1:])))
 def test_the_first_row_over_each_span(rows: list[Watermark], cuts: set[bytes]) -> None:
-    waiting = WaitingRows.of(rows).joined()
+    waiting = WaitingRows.of(rows).merged()
     bounds = [b"", *sorted(cuts), b""]
     spans = list(pairwise(bounds))
     expected = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from test_slices import SNAPSHOT, begun, row
 
 from tistream_sorter.watermark.slices import SliceMap
-from tistream_sorter.watermark.watermark_rows import joined, to_table
+from tistream_sorter.watermark.watermark_rows import merge_rows, to_table
 
 
 def test_an_hour_behind_a_missing_file_is_one_waiting_row() -> None:
@@ -50,6 +50,6 @@ def test_joined_rows_are_restated_by_a_manifest() -> None:
     arrivals.file(row((b"m", b""), 2, 2, (5, 8), 300, after=[(1, 12)]))
     arrivals.file(row((b"m", b""), 2, 2, (9, 9), 310))
     again = SliceMap.from_tables(arrivals.slices.span, *arrivals.slices.to_tables())
-    assert again.waiting == arrivals.slices.waiting == joined(arrivals.slices.waiting)
+    assert again.waiting == arrivals.slices.waiting == merge_rows(arrivals.slices.waiting)
     assert to_table(again.waiting).num_rows == 1
     assert again.watermark() > SNAPSHOT

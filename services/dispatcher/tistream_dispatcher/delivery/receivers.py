@@ -127,7 +127,7 @@ class Receivers:
         flushed_ts = self.flushed.get(task_id, 0)
         return any(chain_ts < chain.first_ts <= flushed_ts for chain in self._chains(task_id, store_id))
 
-    def common(self, store_id: int) -> tuple[ChainPosition, ...]:
+    def lowest_positions(self, store_id: int) -> tuple[ChainPosition, ...]:
         """For each chain of the store, the lowest position of all known tasks: reading must continue there, so that no
         task lacks a file.
 

@@ -98,7 +98,7 @@ class FileWindow:
             out.append(file)
         return tuple(out)
 
-    def behind(self, receivers: Receivers, store_id: int, taken: Iterable[ChainPosition]) -> bool:
+    def must_reread(self, receivers: Receivers, store_id: int, taken: Iterable[ChainPosition]) -> bool:
         """Whether some task lacks a file that was read and is no longer in the window, so that the store must be read
         again. That happens if a task has lost a file that it had received. `taken`: the positions up to which the store
         was read."""

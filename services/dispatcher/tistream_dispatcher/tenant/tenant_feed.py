@@ -229,21 +229,21 @@ class TenantFeed:
                     self._window.drop_closed(store.store_id, after)
 
     def _rewind_the_behind(self) -> None:
-        for store in self._stores.values():
-            if self._window.behind(self._receivers, store.store_id, store.chains.positions()) or self._passed(store):
+        for store_id, store in self._stores.items():
+            if self._window.must_reread(self._receivers, store_id, store.chains.positions()) or self._passed(store):
                 self._rewind(store)
                 self._metrics.rewinds.inc()
-                log.info("store is read again", extra={"tenant": str(self.tenant), "store": store.store_id})
+                log.info("store is read again", extra={"tenant": str(self.tenant), "store": store_id})
 
     def _passed(self, store: StoreFeed) -> bool:
         """Whether another dispatcher has read this store further: it waits here for files that all tasks have received
         already, and that may be deleted."""
         waits = store.chains.hold() is not None and self._everyone_known()
-        return waits and store.chains.passed_by(self._receivers.common(store.store_id))
+        return waits and store.chains.passed_by(self._receivers.lowest_positions(store.store_id))
 
     def _rewind(self, store: StoreFeed) -> None:
         self._window.drop_store(store.store_id)
-        store.rewind(self._receivers.common(store.store_id))
+        store.rewind(self._receivers.lowest_positions(store.store_id))
         self._pace.list_now()
 
     # -- finding and reading files ---------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class TenantFeed:
     def _store(self, store_id: int) -> None:
         """Begin to read a store at the lowest position of its tasks, unless it is read already."""
         if store_id not in self._stores:
-            positions = self._receivers.common(store_id)
+            positions = self._receivers.lowest_positions(store_id)
             feed = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics, self.room)
             self._stores[store_id] = feed
             self._loads[store_id] = StoreLoad.begun(self._clock.monotonic_ms())

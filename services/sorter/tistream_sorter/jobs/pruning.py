@@ -62,7 +62,7 @@ class ReadRules:
     scanned: Sequence[KeySpan] = ()
     swept: Collection[str] = ()
 
-    def reaches(self, part: PendingPart) -> bool:
+    def must_read(self, part: PendingPart) -> bool:
         """Whether the part must be read, whatever the changes of this tick are."""
         return (
             (part.rows < self.rows_small and part.size < BYTES_SMALL)
@@ -74,10 +74,10 @@ class ReadRules:
 
 def read_anyway(parts: Sequence[PendingPart], rules: ReadRules) -> list[bool]:
     """For each part, whether it must be read, whatever the changes of this tick are."""
-    return [rules.reaches(part) for part in parts]
+    return [rules.must_read(part) for part in parts]
 
 
-def read_too(parts: Sequence[PendingPart], anyway: Sequence[bool], identities: pl.DataFrame) -> list[bool]:
+def read_for_repeats(parts: Sequence[PendingPart], anyway: Sequence[bool], identities: pl.DataFrame) -> list[bool]:
     """Select the parts that must be read only because they may hold one of the changes of this tick (`identities`).
     `anyway`: for each part, whether it is read for another reason. Returns True or False for each part."""
     if all(anyway):

@@ -37,7 +37,7 @@ from tistream_sorter.jobs.index.index_merge import merge_guarded
 from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 from tistream_sorter.jobs.pending_parts import read_pointed, read_ready, read_unmatched, sealed_identities
 from tistream_sorter.jobs.pointers import PointedFiles, pointers
-from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too
+from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_for_repeats
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
 from tistream_sorter.jobs.shard_output import OutputTarget, ShardOutput
@@ -259,12 +259,12 @@ def _read_pending(objects: ObjectStore, shard: Shard, changes: pa.Table, book: P
     if all(sure) and all(sure_ready) and not shard.sealed:
         return _Held(first, unmatched, list(shard.ready), [read_ready(objects, part) for part in shard.ready], [])
     at_hand = _at_hand(changes, unmatched, rules.high)
-    met = read_too(shard.unmatched, sure, at_hand)
+    met = read_for_repeats(shard.unmatched, sure, at_hand)
     too = [part for part, read in zip(shard.unmatched, met, strict=True) if read]
     unmatched += [read_unmatched(objects, part, book) for part in too]
-    met = read_too(shard.ready, sure_ready, at_hand)
+    met = read_for_repeats(shard.ready, sure_ready, at_hand)
     ready = [part for part, *why in zip(shard.ready, sure_ready, met, strict=True) if any(why)]
-    met = read_too(shard.sealed, [False] * len(shard.sealed), at_hand)
+    met = read_for_repeats(shard.sealed, [False] * len(shard.sealed), at_hand)
     sealed = [sealed_identities(objects, part) for part, read in zip(shard.sealed, met, strict=True) if read]
     return _Held([*first, *too], unmatched, ready, [read_ready(objects, part) for part in ready], sealed)
 

@@ -43,7 +43,7 @@ def coming_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: Task
     return [one for one, task in _tasks(routes, rules) if (task.next_node, task.next_start_epoch) == me]
 
 
-def kept(routes: RouteTable) -> dict[TenantKey, int]:
+def retentions(routes: RouteTable) -> dict[TenantKey, int]:
     """For how many ms each tenant's committed rows are kept, without the tenants that keep rows for ever."""
     return {
         TenantKey(tenant.cluster_id, tenant.tenant_id): tenant.retention_ms

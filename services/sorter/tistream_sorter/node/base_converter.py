@@ -47,7 +47,8 @@ class ListedBackfill:
 
 
 class BaseConverter:
-    """Converts base chunks to base runs. One thread calls `convert` repeatedly; another one may call `open`."""
+    """Converts base chunks to base runs. One thread calls `convert` repeatedly; another one may call
+    `set_backfills`."""
 
     def __init__(
         self,
@@ -64,14 +65,14 @@ class BaseConverter:
         self._known: dict[ListedBackfill, OpenBackfill] = {}
         self._pauses = TaskBackoff()
 
-    def open(self, backfills: Iterable[ListedBackfill]) -> None:
+    def set_backfills(self, backfills: Iterable[ListedBackfill]) -> None:
         """Replace the list of open backfills, whose chunks will be converted."""
         with self._lock:
             self._wanted = frozenset(backfills)
 
     def convert(self, tasks: Sequence[Task]) -> bool:
         """Look for new chunks, and convert some of them as one job. Returns whether a job was run. Does nothing before
-        the first `open`."""
+        the first `set_backfills`."""
         with self._lock:
             wanted = self._wanted
         if wanted is None:

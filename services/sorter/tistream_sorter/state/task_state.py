@@ -119,7 +119,7 @@ class TaskState:
 def first_state(identity: TaskIdentity, number: int) -> TaskState:
     """The state of a new task, whose log holds only claims: nothing is flushed above snapshot_ts. `number`: the number
     of its last claim."""
-    return begun(
+    return after_manifest(
         TaskState(
             identity=identity,
             number=number,
@@ -141,7 +141,7 @@ def recovered_state(identity: TaskIdentity, view: TaskView) -> TaskState:
     assert manifest is not None
     assert manifest.slices is not None
     assert manifest.waiting is not None
-    return begun(
+    return after_manifest(
         TaskState(
             identity=identity,
             number=view.number,
@@ -165,7 +165,7 @@ def recovered_state(identity: TaskIdentity, view: TaskView) -> TaskState:
     )
 
 
-def begun(state: TaskState) -> TaskState:
+def after_manifest(state: TaskState) -> TaskState:
     """The state directly after a manifest. The history of slices begins anew, because no later decision needs the
     earlier changes."""
     return replace(state, history=begun_history(state.slices), scans=(), next_seq=0, unwritten=0)

@@ -21,7 +21,7 @@ from tistream.model.span import KeySpan
 from tistream.schema.tidb.meta_change import SCHEMA_SPANS
 from tistream_sorter.state.intake import inherited
 from tistream_sorter.state.positions import common
-from tistream_sorter.state.task_state import TaskIdentity, TaskState, begun, first_state
+from tistream_sorter.state.task_state import TaskIdentity, TaskState, after_manifest, first_state
 from tistream_sorter.upkeep import version_index
 from tistream_sorter.watermark.inherited_slices import inherited_slices
 
@@ -56,7 +56,7 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
         intake=inherited(identity, seals[0], positions),
         index=_index(identity, parents),
     )
-    return begun(state)
+    return after_manifest(state)
 
 
 def _index(identity: TaskIdentity, parents: Sequence[TaskView]) -> Index:

@@ -155,7 +155,7 @@ class Mailbox:
                 case BaseResult():
                     notes.based.append(note)
 
-    def obey(self, order: SealOrder | None, state: TaskState) -> str | None:
+    def set_order(self, order: SealOrder | None, state: TaskState) -> str | None:
         """Set the owner's current order to split or merge the task; None: no order. Later turns execute it. Returns the
         reason if a new order cannot be executed, otherwise None."""
         with self._lock:

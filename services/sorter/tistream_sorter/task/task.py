@@ -136,7 +136,7 @@ class Task:
     def order(self, order: SealOrder | None) -> str | None:
         """Set the owner's current order to split or merge the task; None: no order. Returns the reason if a new order
         cannot be executed, otherwise None."""
-        return self._mail.obey(order, self.state)
+        return self._mail.set_order(order, self.state)
 
     def leave(self, note: Note) -> None:
         """Store a note, which the next turn reads."""

@@ -13,9 +13,9 @@ from tistream.format.manifest import Manifest
 from tistream.wire.file_batch import FileRef
 from tistream_sorter.jobs.shard import ShardResult
 from tistream_sorter.state.task_state import Retention, TaskState
+from tistream_sorter.task.build_manifest import manifest_of
 from tistream_sorter.task.inbox import groups_of
 from tistream_sorter.task.mailbox import Mailbox
-from tistream_sorter.task.restate import manifest_of
 from tistream_sorter.task.seal_orders import FittingOrder, OtherParents, must_read, next_step, other_parents
 from tistream_sorter.task.tick import (
     Applied,

@@ -31,8 +31,8 @@ from tistream_sorter.match.kernel import MatchRules
 from tistream_sorter.state.intake import uncounted
 from tistream_sorter.state.positions import follows, moved, outlived
 from tistream_sorter.state.task_state import TaskState, begun_history
+from tistream_sorter.task.build_manifest import manifest_of
 from tistream_sorter.task.promotion import promoted
-from tistream_sorter.task.restate import manifest_of
 from tistream_sorter.upkeep.shards import CutRules, cut, cut_at, touched, touching
 from tistream_sorter.watermark.slice_work import CHANGES_AT_ONCE, WatermarkLimitExceeded
 

@@ -107,7 +107,7 @@ def _of_parts(
         touched = near.touch(part.span)
         if part.row_groups:  # settled rows: only their identities are read, to find repeats
             weight = part.rows * IDENTITY_BYTES if touched else 0
-        elif touched or reads.reaches(part):
+        elif touched or reads.must_read(part):
             window = part.commit_ts_min <= reads.high
             brought = [_row_bytes(other) for other in pointing if window and other.span.overlaps(part.span)]
             weight = part.size + part.rows * (ROW_BYTES + max(brought, default=0))

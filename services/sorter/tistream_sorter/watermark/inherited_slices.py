@@ -12,7 +12,7 @@ from tistream.model.span import KeySpan
 from tistream_sorter.watermark.slice_arrays import SLICES
 from tistream_sorter.watermark.slice_cuts import whole
 from tistream_sorter.watermark.slices import SliceMap
-from tistream_sorter.watermark.watermark_rows import Watermark, from_table, joined, to_table
+from tistream_sorter.watermark.watermark_rows import Watermark, from_table, merge_rows, to_table
 
 
 def inherited_slices(span: KeySpan, seals: Sequence[Manifest]) -> SliceMap:
@@ -29,7 +29,7 @@ def inherited_slices(span: KeySpan, seals: Sequence[Manifest]) -> SliceMap:
         tables.append(_clipped(seal.slices, mine))
         pieces = ((row, KeySpan(row.start, row.end).clip(mine)) for row in from_table(seal.waiting))
         waiting += [row.clipped(piece.start, piece.end) for row, piece in pieces if piece is not None]
-    return SliceMap.from_tables(span, pa.concat_tables(tables), to_table(joined(waiting)))
+    return SliceMap.from_tables(span, pa.concat_tables(tables), to_table(merge_rows(waiting)))
 
 
 def _clipped(slices: pa.Table, span: KeySpan) -> pa.Table:

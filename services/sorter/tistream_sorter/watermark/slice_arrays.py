@@ -65,7 +65,7 @@ class SliceArrays:
         cuts change."""
         runs = self._runs
         if runs is None or runs.waiting is not self._waiting or runs.cuts is not self._cuts:
-            found = self._cuts.rows_of(self._waiting.start, self._waiting.end)
+            found = self._cuts.slices_of(self._waiting.start, self._waiting.end)
             runs = self._runs = CoveredSlices(self._waiting, self._cuts, *found)
         return runs.first, runs.beyond
 

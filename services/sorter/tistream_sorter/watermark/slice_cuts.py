@@ -52,7 +52,7 @@ class SliceCuts:
         inside = last if not end or self.start_of(last) != end else last - 1
         return range(max(first, 0), (inside if end else len(self) - 1) + 1)
 
-    def rows_of(self, starts: pa.Array, ends: pa.Array) -> tuple[Int64s, Int64s]:
+    def slices_of(self, starts: pa.Array, ends: pa.Array) -> tuple[Int64s, Int64s]:
         """For each span of keys, the consecutive slices `[first, beyond)` that it covers. The ends of a span must be
         cuts, or the `end` of the last slice."""
         first = self.holding(starts)

@@ -143,7 +143,7 @@ class SliceMap(SliceArrays):
             self._cut(pa.concat_arrays([whole(rows, "start_key"), whole(rows, "end_key")]))
             rows, waits = self._apply_alone(rows, store_id, seq, history)
             held: list[Watermark] = []
-            covers = self._cuts.rows_of(whole(rows, "start_key"), whole(rows, "end_key"))
+            covers = self._cuts.slices_of(whole(rows, "start_key"), whole(rows, "end_key"))
             for at in range(0, rows.num_rows, ROWS_AT_ONCE):
                 some = rows_of(rows.slice(at, ROWS_AT_ONCE), store_id, file_ts)
                 for row, slices in zip(some, ranges(covers, slice(at, at + ROWS_AT_ONCE)), strict=True):
@@ -156,7 +156,7 @@ class SliceMap(SliceArrays):
             yield from self._retry(seq, history)
         if self._waiting is not before:
             yield self._waiting_steps()
-            self._waiting = self._waiting.joined()
+            self._waiting = self._waiting.merged()
             if len(self._waiting) > len(before):
                 check_room(len(self._waiting))
         if slow or self._waiting is not before:
@@ -191,7 +191,7 @@ class SliceMap(SliceArrays):
         """Apply the rows that are the only ones on one slice, if they connect without `after` or are of an older epoch.
         Returns (the rows to apply one by one, the rows that wait). The order does not matter, because no two of these
         rows overlap."""
-        first, beyond = self._cuts.rows_of(whole(rows, "start_key"), whole(rows, "end_key"))
+        first, beyond = self._cuts.slices_of(whole(rows, "start_key"), whole(rows, "end_key"))
         met = np.zeros(len(self) + 1, np.int64)
         np.add.at(met, first, 1)
         np.subtract.at(met, beyond, 1)

@@ -179,10 +179,10 @@ class WaitingRows:
         return WaitingRows(self._frame.filter(pl.Series(keep)))
 
     def and_also(self, *others: WaitingRows) -> WaitingRows:
-        """These rows and then those of `others`. Rows that continue one another stay separate; `joined` merges them."""
+        """These rows and then those of `others`. Rows that continue one another stay separate; `merged` merges them."""
         return WaitingRows(pl.concat([self._frame, *(other._frame for other in others)]))
 
-    def joined(self) -> WaitingRows:
+    def merged(self) -> WaitingRows:
         """Merge rows as far as possible, and sort them in log order (by span, region and log index). So a missing file
         leaves one row for each region and gap after an hour, and not one for each push.
 
@@ -235,9 +235,9 @@ def _unpacked(after: bytes) -> tuple[tuple[int, int], ...]:
     return tuple((region, index) for region, index in struct.iter_unpack(">qq", after))
 
 
-def joined(rows: Iterable[Watermark]) -> list[Watermark]:
-    """Merge rows as far as possible, and sort them by span, region and log index, as WaitingRows.joined does."""
-    return WaitingRows.of(rows).joined().rows
+def merge_rows(rows: Iterable[Watermark]) -> list[Watermark]:
+    """Merge rows as far as possible, and sort them by span, region and log index, as WaitingRows.merged does."""
+    return WaitingRows.of(rows).merged().rows
 
 
 def to_table(rows: Iterable[Watermark]) -> pa.Table:

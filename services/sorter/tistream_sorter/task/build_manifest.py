@@ -10,7 +10,7 @@ from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
 from tistream_sorter.state.intake import counted
 from tistream_sorter.state.positions import without_closed
-from tistream_sorter.state.task_state import TaskState, begun
+from tistream_sorter.state.task_state import TaskState, after_manifest
 from tistream_sorter.upkeep.retention import retained
 
 
@@ -67,4 +67,4 @@ def manifest_of(
         slices=slices,
         waiting=waiting,
     )
-    return manifest, begun(after)
+    return manifest, after_manifest(after)

@@ -76,7 +76,7 @@ class RestoreRuns:
         self.points = point_world(self.golden, tasks=4, indexed=True)
         self.meta = MetaWorld(self.folder)
         self.meta.tenant("acme")
-        self.book = self.meta.repository.book(RestoreBook)
+        self.book = self.meta.repository.part(RestoreBook)
         (self.folder / "dsn").mkdir()
 
     def queue(self, place: Place, ts: int, *names: tuple[str, str], if_exists: IfExists = "fail") -> str:

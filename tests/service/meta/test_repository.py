@@ -226,10 +226,10 @@ def test_every_move_and_every_start_of_its_sorter_takes_a_new_epoch(engine):
     start("sorter-1", "sorter", "http://a")
     epochs, versions = [], []
     for action in (
-        lambda: repository.take([Command(1, PhaseEvent.HAND_OVER, "sorter-1")]),
+        lambda: repository.execute_moves([Command(1, PhaseEvent.HAND_OVER, "sorter-1")]),
         lambda: start("sorter-1", "sorter", "http://b"),
         lambda: start("api-1", "api", "http://c"),
-        lambda: repository.take([Command(1, PhaseEvent.HAND_OVER, "sorter-2")]),
+        lambda: repository.execute_moves([Command(1, PhaseEvent.HAND_OVER, "sorter-2")]),
         lambda: start("sorter-1", "sorter", "http://b"),
     ):
         action()
@@ -253,7 +253,7 @@ def test_who_prepares_is_noted_until_it_takes_over_or_is_given_up(engine):
         (PhaseEvent.PREPARE, "c"),
         (PhaseEvent.HAND_OVER, "c"),
     ):
-        repository.take([Command(1, step, node)])
+        repository.execute_moves([Command(1, step, node)])
         (task,) = repository.plan().tasks
         seen.append((task.sorter_node, task.next_node, task.task_epoch))
     assert seen == [("a", None, 1), ("a", "b", 1), ("a", None, 1), ("a", "c", 1), ("c", None, 2)]

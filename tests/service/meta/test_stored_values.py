@@ -39,7 +39,7 @@ def test_names_that_differ_in_case_alone_are_different_everywhere(owner: Reposit
     for key in keys:
         assert owner.create_tenant(key)[1] is not None, "it is a new one"
         owner.activate(key, 42, (WHOLE,))
-        owner.give([Store(key, 1, "dispatcher-1")])
+        owner.assign_stores([Store(key, 1, "dispatcher-1")])
     plan = owner.plan()
     assert [tenant.key for tenant in plan.tenants] == sorted(keys)
     assert [task.tenant for task in plan.tasks] == sorted(keys)
@@ -48,7 +48,7 @@ def test_names_that_differ_in_case_alone_are_different_everywhere(owner: Reposit
     owner.set_problem(keys[0], "too late")
     for number, node in enumerate(("sorter-1", "Sorter-1", "SORTER-1"), 1):
         owner.register(node, "sorter", f"http://{number}", Start(f"i{number}", owner.new_start()))
-    owner.take([Command(1, PhaseEvent.HAND_OVER, "Sorter-1", "test")])
+    owner.execute_moves([Command(1, PhaseEvent.HAND_OVER, "Sorter-1", "test")])
     owner.drain("SORTER-1", True)
     plan = owner.plan()
     assert {node.node_id: (node.url, node.draining) for node in plan.nodes} == {
@@ -72,10 +72,10 @@ def test_the_longest_names_and_the_largest_numbers_are_kept(owner: Repository) -
     key = TenantKey(LONGEST, LONGEST)
     owner.create_tenant(key)
     owner.activate(key, MAX_TS, (WHOLE,))
-    owner.give([Store(key, MAX_TS, LONGEST)])
+    owner.assign_stores([Store(key, MAX_TS, LONGEST)])
     start = Start(LONGEST, (1 << 62) - 1)
     owner.register(LONGEST, "dispatcher", "http://" + "x" * 248, start)
-    owner.take([Command(1, PhaseEvent.HAND_OVER, LONGEST, "test")])
+    owner.execute_moves([Command(1, PhaseEvent.HAND_OVER, LONGEST, "test")])
     owner.raise_epochs({1: MAX_TS - 1})
     plan = owner.plan()
     assert plan.tenants[0].snapshot_ts == MAX_TS
@@ -95,7 +95,7 @@ def test_keys_are_kept_byte_for_byte(owner: Repository, key: bytes) -> None:
     assert cut is not None
     children = tuple(Child(11 + at, span) for at, span in enumerate(cut))
     order = TaskOrder((1,), Seal(children, MAX_TS, final=False), "test")
-    assert owner.order([order]).tasks[0].seal == order.seal
+    assert owner.order_seals([order]).tasks[0].seal == order.seal
     assert (owner.plan().tasks[0].span, owner.plan().tasks[0].seal) == (low, order.seal)
     owner.replace_sealed([Succession(ACME, (1,), children)])
     tasks = owner.plan().tasks
@@ -120,13 +120,13 @@ def test_thousands_of_tasks_are_written_and_read_at_once(owner: Repository) -> N
     change = owner.activate(ACME, 42, spans)
     assert change is not None
     assert len(change.tasks) == 3_000
-    owner.take([Command(task.task_id, PhaseEvent.HAND_OVER, "sorter-1", "test") for task in change.tasks])
+    owner.execute_moves([Command(task.task_id, PhaseEvent.HAND_OVER, "sorter-1", "test") for task in change.tasks])
     assert {(task.sorter_node, task.task_epoch) for task in owner.plan().tasks} == {("sorter-1", 1)}
 
 
 def test_a_restore_of_tables_of_any_name_is_reported_and_claimed_everywhere(owner: Repository) -> None:
     owner.create_tenant(ACME)
-    book = owner.book(RestoreBook)
+    book = owner.part(RestoreBook)
     names = [RestoreName(database="we`ird 名", table=f"表🙂{at:060d}") for at in range(1_000)]
     place = MySqlPlace(kind="mysql", dsn_file="é", rename={"we`ird 名": "ß"})
     wanted = NewRestore(restore_id="a" * 32, ts="42", tables=names, target=place, if_exists="replace")

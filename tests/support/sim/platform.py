@@ -125,9 +125,9 @@ class SimRepository:
         """The audit log, likewise."""
         return SimRepository(self._inner.audit, self._scheduler, self._faults, self._may_die)
 
-    def book(self, make: Any) -> SimRepository:
+    def part(self, make: Any) -> SimRepository:
         """A further part of the repository, likewise: that it is made is no call over the network."""
-        return SimRepository(self._inner.book(make), self._scheduler, self._faults, self._may_die)
+        return SimRepository(self._inner.part(make), self._scheduler, self._faults, self._may_die)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = getattr(self._inner, name)

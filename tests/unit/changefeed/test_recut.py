@@ -98,7 +98,7 @@ class Worker:
     def __init__(self, folder: Path) -> None:
         meta = MetaWorld(folder)
         meta.tenant("acme")
-        self.book = meta.repository.book(FeedBook)
+        self.book = meta.repository.part(FeedBook)
         self.pool, self.clock = Pool(golden_world("everything")), ManualClock(4_000_000_000_000)
         self.kafka = ModelKafka(self.clock.monotonic_ms, Random(1))
         self.clients = self.kafka.clients(lambda seconds: self.clock.advance(int(seconds * 1000) + 1), lambda: True)

@@ -105,7 +105,7 @@ def test_what_the_platform_does_later_of_what_was_asked_for_is_in_the_log(world:
 def test_a_store_that_is_retired_is_in_the_log_when_it_is_asked_for_and_when_it_is_gone(world: World) -> None:
     world.tenant("acme")
     key = TenantKey("7", "acme")
-    world.server.write(lambda: world.repository.give([Store(key, 3)]))
+    world.server.write(lambda: world.repository.assign_stores([Store(key, 3)]))
     before = world.entries()[-1]["seq"]
     actor = acting.spelled(acting.Actor("token 00000000000000ff", "192.0.2.7"))
     for _ in range(2):

@@ -14,7 +14,7 @@ from tistream_meta.decide.model import Change, Child, Seal
 from tistream_meta.decide.split_merge import Succession, TaskOrder, halves
 from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
-from tistream_meta.owner.catalog import OwnerCopy
+from tistream_meta.owner.owner_copy import OwnerCopy
 
 SORTERS = ["sorter-1", "sorter-2", "sorter-3"]
 TENANTS = [TenantKey("c", name) for name in ("a", "b", "c")]
@@ -58,7 +58,7 @@ class Owner:
             return None
         chosen = self.rng.sample(sorted(self.book.tasks), min(3, len(self.book.tasks)))
         step = self.rng.choice([PhaseEvent.PREPARE, PhaseEvent.HAND_OVER, PhaseEvent.ABANDON])
-        return self.repository.take([Command(task, step, self.rng.choice(SORTERS)) for task in chosen])
+        return self.repository.execute_moves([Command(task, step, self.rng.choice(SORTERS)) for task in chosen])
 
     def split(self) -> Change | None:
         tasks = self.book.in_order()
@@ -70,9 +70,9 @@ class Owner:
         if spans is None:
             return None
         children = tuple(Child(first + at, span) for at, span in enumerate(spans))
-        self.book.take(self.repository.order([TaskOrder((task.task_id,), Seal(children), "test")]))
+        self.book.take(self.repository.order_seals([TaskOrder((task.task_id,), Seal(children), "test")]))
         if self.rng.random() < 0.4:
-            return self.repository.order([TaskOrder((task.task_id,), None, "test")])
+            return self.repository.order_seals([TaskOrder((task.task_id,), None, "test")])
         return self.repository.replace_sealed([Succession(task.tenant, (task.task_id,), children)])
 
     def merge(self) -> Change | None:

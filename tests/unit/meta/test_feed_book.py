@@ -33,7 +33,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def book(world: World) -> FeedBook:
-    return world.repository.book(FeedBook)
+    return world.repository.part(FeedBook)
 
 
 def wanted(name: str, start_ts: int = 100, *, given: bool = True, uri: str = URI) -> NewChangefeed:

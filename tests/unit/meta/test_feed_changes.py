@@ -35,7 +35,7 @@ class Feeds:
     """A tenant with the feed `a`, and a worker."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.book = world, world.repository.book(FeedBook)
+        self.world, self.book = world, world.repository.part(FeedBook)
         self.book.add(ACME, NewChangefeed(changefeed_id="a", sink_uri=URI, start_ts="100", start_given=True))
         self.work: list[FeedWork] = []
 

@@ -40,7 +40,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def book(world: World) -> FeedBook:
-    book = world.repository.book(FeedBook)
+    book = world.repository.part(FeedBook)
     book.add(
         ACME,
         NewChangefeed(changefeed_id="a", sink_uri=URI, start_ts="100", start_given=True, end_ts="900", config=CONFIG),

@@ -27,7 +27,7 @@ class Books:
     """The book, and reports that are noted."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.book = world, world.repository.book(FeedUsageBook)
+        self.world, self.book = world, world.repository.part(FeedUsageBook)
 
     def note(self, hour: int, rows: int, of: Feed | None = None, shard: int = 0) -> None:
         """A report of `rows` events of ten bytes each, in an hour."""

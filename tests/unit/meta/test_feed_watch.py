@@ -25,8 +25,8 @@ class Watched:
     def __init__(self, world: World) -> None:
         world.tenant("acme")
         self.world, self.owner = world, True
-        self.book, self._registry = world.repository.book(FeedBook), CollectorRegistry()
-        counts = world.repository.book(FeedCounts)
+        self.book, self._registry = world.repository.part(FeedBook), CollectorRegistry()
+        counts = world.repository.part(FeedCounts)
         self.watch = FeedWatch(counts, lambda: self.owner, MetaMetrics(self._registry))
         for name in ("a", "b", "c", "d"):
             wanted = NewChangefeed(changefeed_id=name, sink_uri="kafka://b:1/t", start_ts="100", start_given=True)

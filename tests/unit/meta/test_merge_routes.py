@@ -8,7 +8,7 @@ from tistream.wire.clients.route_mark import NOTHING_SEEN
 from tistream.wire.meta import RouteTable
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Change, Child, Node, Plan, Seal, Task, Tenant
-from tistream_meta.owner.catalog import OwnerCopy
+from tistream_meta.owner.owner_copy import OwnerCopy
 from tistream_meta.owner.route_board import RouteBoard
 from tistream_meta.owner.route_table import RouteMaker
 from tistream_sorter.node.assignment import TaskRules, seal_orders

@@ -40,7 +40,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def book(world: World) -> RestoreBook:
-    return world.repository.book(RestoreBook)
+    return world.repository.part(RestoreBook)
 
 
 def wanted(number: int) -> NewRestore:

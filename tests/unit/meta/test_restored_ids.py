@@ -15,7 +15,7 @@ from tistream_meta.decide.scheduling_rules import SchedulingRules
 from tistream_meta.decide.split_merge import DEFAULT_RULES, halves
 from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
-from tistream_meta.owner.catalog import OwnerCopy
+from tistream_meta.owner.owner_copy import OwnerCopy
 from tistream_meta.owner.reports import ReportedTask, Reports
 from tistream_meta.owner.scheduler import Scheduler
 
@@ -44,7 +44,7 @@ def test_a_seal_whose_children_cannot_be_holds_no_other_tenant(tmp_path: Path) -
     for tenant in (ACME, OTHER):
         repository.create_tenant(tenant)
         repository.activate(tenant, 42, [WHOLE])
-    repository.take([Command(task, PhaseEvent.HAND_OVER, "sorter-1", "test") for task in (1, 2)])
+    repository.execute_moves([Command(task, PhaseEvent.HAND_OVER, "sorter-1", "test") for task in (1, 2)])
     book, reports = OwnerCopy(repository.plan()), Reports()
     scheduler = Scheduler(repository, reports, SchedulingRules())
     taken = tuple(Child(1 + at, span) for at, span in enumerate(HALVES))  # 2 is the other tenant's

@@ -10,7 +10,7 @@ from test_tenant_ends import ACME, OTHERS, World
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.storage import layout
 from tistream_meta.decide.liveness import NodeState
-from tistream_meta.owner.catalog import OwnerCopy
+from tistream_meta.owner.owner_copy import OwnerCopy
 from tistream_meta.owner.store_keeping import ReportedStore, StoreKeeping
 
 

@@ -14,7 +14,7 @@ from tistream.wire.clients.route_merge import merged
 from tistream.wire.meta import RouteTable
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Change, Node, Plan, Task, Tenant
-from tistream_meta.owner.catalog import OwnerCopy
+from tistream_meta.owner.owner_copy import OwnerCopy
 from tistream_meta.owner.route_board import RouteBoard
 from tistream_meta.owner.route_table import RouteMaker
 

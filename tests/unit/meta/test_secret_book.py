@@ -28,7 +28,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def book(world: World) -> SecretBook:
-    return world.repository.book(SecretBook)
+    return world.repository.part(SecretBook)
 
 
 def test_a_secret_is_replaced_and_seen_by_its_tenant_alone(book: SecretBook) -> None:
@@ -44,7 +44,7 @@ def test_a_secret_is_replaced_and_seen_by_its_tenant_alone(book: SecretBook) -> 
 def test_a_secret_that_a_changefeed_refers_to_stays(world: World, book: SecretBook) -> None:
     book.put(ACME, "kafka", "sealed")
     uri = "kafka://b:9092/t?sasl-user=u&sasl-password=${secret:kafka}"
-    feeds = world.repository.book(FeedBook)
+    feeds = world.repository.part(FeedBook)
     feeds.add(ACME, NewChangefeed(changefeed_id="all", sink_uri=uri, start_ts="1", start_given=True))
     assert book.of_tenant(ACME)[0].used_by == ["all"]
     with pytest.raises(AlreadyDiffers, match="secret kafka is used by changefeed all"):
@@ -61,7 +61,7 @@ def of_feed(uri: str, **secrets: str) -> NewChangefeed:
 
 
 def test_what_was_taken_out_of_a_sink_uri_comes_and_goes_with_its_feed(world: World, book: SecretBook) -> None:
-    feeds = world.repository.book(FeedBook)
+    feeds = world.repository.part(FeedBook)
     uri = "kafka://b:9092/t?sasl-user=u&sasl-password=${secret:all.pw}"
     feeds.add(ACME, of_feed(uri, all_pw="sealed-1"))
     feeds.add(ACME, of_feed(uri, all_pw="sealed-2"))  # the same call again: sealed texts differ each time
@@ -76,7 +76,7 @@ def test_what_was_taken_out_of_a_sink_uri_comes_and_goes_with_its_feed(world: Wo
 
 
 def test_the_secret_of_another_feed_is_not_overwritten(world: World, book: SecretBook) -> None:
-    feeds = world.repository.book(FeedBook)
+    feeds = world.repository.part(FeedBook)
     book.put(ACME, "all.pw", "sealed")
     uri = "kafka://b:9092/t?sasl-user=u&sasl-password=${secret:all.pw}"
     feeds.add(ACME, NewChangefeed(changefeed_id="first", sink_uri=uri, start_ts="1", start_given=True))

@@ -31,7 +31,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def book(world: World) -> FeedBook:
-    return world.repository.book(FeedBook)
+    return world.repository.part(FeedBook)
 
 
 def add(book: FeedBook, config: dict[str, object]) -> list[Shown]:

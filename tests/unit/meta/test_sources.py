@@ -357,7 +357,7 @@ def test_a_tenant_without_a_schema_is_refused(sources: Sources) -> None:
 
 
 def test_a_tenant_to_which_stores_push_is_refused(sources: Sources) -> None:
-    sources.world.server.write(lambda: sources.world.repository.give([Store(KEY, 3)]))
+    sources.world.server.write(lambda: sources.world.repository.assign_stores([Store(KEY, 3)]))
     assert "stores push to the tenant already (3)" in sources.refusal()
 
 

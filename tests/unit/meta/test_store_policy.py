@@ -15,7 +15,7 @@ from tistream_meta.decide.balance import UNEVEN
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Node, Plan, Store, Tenant
 from tistream_meta.decide.store_policy import RESTING, Loads, assignments
-from tistream_meta.owner.catalog import OwnerCopy
+from tistream_meta.owner.owner_copy import OwnerCopy
 from tistream_meta.owner.store_keeping import MOVES_MAX, MOVES_MS, ReportedStore, StoreKeeping
 
 ALIVE, SUSPECT, LOST, DRAINING = NodeState.ALIVE, NodeState.SUSPECT, NodeState.LOST, NodeState.DRAINING

@@ -99,7 +99,7 @@ class World:
         for number, key in enumerate([ACME, *OTHERS]):
             self.repository.create_tenant(key)
             self.repository.activate(key, 42, [WHOLE])
-            self.repository.give([Store(key, 3)])
+            self.repository.assign_stores([Store(key, 3)])
             self.repository.sources.add(key, "log_backup", f"s3://logs/{key}", ("pushed", None), "")
             self.repository.set_rule(key, Limits(stored_bytes=9))
             for name in objects_of(key):
@@ -124,18 +124,18 @@ class World:
             self.repository.usage.take(report)
         self.begin("meta-1")
         for key in (ACME, *OTHERS):
-            self.repository.book(BackfillBook).start(key, BackfillSource(kind="push"), ["shop.*"])
-            self.repository.book(RestoreBook).add(key, RESTORE)
-            self.repository.book(FeedBook).add(key, FEED)
+            self.repository.part(BackfillBook).start(key, BackfillSource(kind="push"), ["shop.*"])
+            self.repository.part(RestoreBook).add(key, RESTORE)
+            self.repository.part(FeedBook).add(key, FEED)
             self._deliver(key)
-            self.repository.book(FeedBook).add(key, FEED.model_copy(update={"changefeed_id": "kept"}))
-            self.repository.book(FeedBook).remove(key, "kept", keep_progress=True)
-            self.repository.book(SecretBook).put(key, "kafka", "sealed")
-            self.repository.book(TerritoryBook).add(Territory(key, 1, WHOLE, Upstream("pd:2379", 17)))
+            self.repository.part(FeedBook).add(key, FEED.model_copy(update={"changefeed_id": "kept"}))
+            self.repository.part(FeedBook).remove(key, "kept", keep_progress=True)
+            self.repository.part(SecretBook).put(key, "kafka", "sealed")
+            self.repository.part(TerritoryBook).add(Territory(key, 1, WHOLE, Upstream("pd:2379", 17)))
 
     def _deliver(self, key: TenantKey) -> None:
         """A worker takes the feed of a tenant, and tells of rows in its sink."""
-        book = self.repository.book(FeedBook)
+        book = self.repository.part(FeedBook)
         found = book.beat(WorkerBeat(node_id="w1", instance="1", reports=[]), {"w1"})
         feed, shard = next(one for one in found if one[0].tenant == key)
         report = FeedReport(

@@ -71,7 +71,7 @@ def agents(world: World) -> Agents:
 
 def test_territories_without_an_agent_are_counted_by_the_owner_only(world: World, agents: Agents) -> None:
     registry, owner = CollectorRegistry(), [True]
-    book = world.repository.book(TerritoryBook)
+    book = world.repository.part(TerritoryBook)
     watch = TerritoryWatch(book, world.server.owned().agents, lambda: owner[0], MetaMetrics(registry))
 
     def held() -> tuple[float | None, ...]:

@@ -104,7 +104,7 @@ def test_a_new_agent_takes_its_share_one_at_a_time() -> None:
 
 
 def test_an_agent_that_has_not_asked_is_given_nothing_and_loses_nothing() -> None:
-    there = {"a": Agent("1", ALIVE, 0, asks=False), "b": Agent("1", ALIVE, 0)}
+    there = {"a": Agent("1", ALIVE, 0, requests_territories=False), "b": Agent("1", ALIVE, 0)}
     assert held(settled(territories("a", None), there)) == {"a": 1, "b": 1}
 
 

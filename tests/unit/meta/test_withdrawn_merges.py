@@ -13,7 +13,7 @@ from tistream_meta.decide.scheduling_rules import SchedulingRules
 from tistream_meta.decide.split_merge import DEFAULT_RULES, halves
 from tistream_meta.decide.task_phases import PhaseEvent
 from tistream_meta.decide.task_policy import Command
-from tistream_meta.owner.catalog import OwnerCopy
+from tistream_meta.owner.owner_copy import OwnerCopy
 from tistream_meta.owner.reports import ReportedTask, Reports
 from tistream_meta.owner.scheduler import Scheduler
 
@@ -32,7 +32,7 @@ class Merges:
         repository.register("sorter-1", "sorter", "http://sorter-1", self.start)
         repository.create_tenant(ACME)
         repository.activate(ACME, 42, halves(KeySpan(b"", b""), b"m") or ())
-        repository.take([Command(task, PhaseEvent.HAND_OVER, "sorter-1", "test") for task in (1, 2)])
+        repository.execute_moves([Command(task, PhaseEvent.HAND_OVER, "sorter-1", "test") for task in (1, 2)])
         self.book, self.reports = OwnerCopy(repository.plan()), Reports()
         self.scheduler = Scheduler(repository, self.reports, SchedulingRules())
         self.now_ms = 0

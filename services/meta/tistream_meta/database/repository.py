@@ -72,7 +72,7 @@ class Repository:
         server."""
         return cls(open_engine(url, limits), node_id)
 
-    def book(self, make: Callable[[Transactions, Write, ColumnElement[int]], T]) -> T:
+    def part(self, make: Callable[[Transactions, Write, ColumnElement[int]], T]) -> T:
         """Build a part of the repository that has a class of its own, such as FeedBook. `make` gets what the part
         needs: transactions, the function for writes as the owner, and the database's clock in ms."""
         return make(self._transactions, self._write, self._now_ms)
@@ -271,7 +271,7 @@ class Repository:
         """Reserve `count` consecutive task ids that no task ever had. Returns the first of them."""
         return self._write(lambda connection: counter_rows.next_task_ids(connection, count))
 
-    def order(self, orders: Sequence[TaskOrder], *, by_operator: bool = False) -> Change:
+    def order_seals(self, orders: Sequence[TaskOrder], *, by_operator: bool = False) -> Change:
         """Store or withdraw orders to tasks to seal themselves, that is, to end their logs in favour of the children of
         a split or merge. One transaction. `by_operator`: an operator requested it."""
 
@@ -279,7 +279,7 @@ class Repository:
             task_ids = [task_id for one in orders for task_id in one.task_ids]
             known = task_rows.some(connection, task_ids) if by_operator else ()
             for one in orders:
-                task_rows.order(connection, one)
+                task_rows.order_seals(connection, one)
             change = self._of_tasks(connection, task_ids)
             audit_log.note_tasks(connection, self._now_ms, known, change.tasks)
             return change
@@ -297,14 +297,14 @@ class Repository:
 
         return self._write(body)
 
-    def take(self, commands: Sequence[Command], *, by_operator: bool = False) -> Change:
+    def execute_moves(self, commands: Sequence[Command], *, by_operator: bool = False) -> Change:
         """Write steps of moves of tasks, in one transaction: name next sorters, abandon moves, hand tasks over under
         new epochs. `by_operator`: an operator requested it."""
 
         def body(connection: Connection) -> Change:
             task_ids = [command.task_id for command in commands]
             known = task_rows.some(connection, task_ids) if by_operator else ()
-            task_rows.take(connection, commands)
+            task_rows.execute_moves(connection, commands)
             change = self._of_tasks(connection, task_ids)
             audit_log.note_tasks(connection, self._now_ms, known, change.tasks)
             return change
@@ -321,11 +321,11 @@ class Repository:
 
         return self._write(body)
 
-    def give(self, stores: Sequence[Store]) -> Change:
+    def assign_stores(self, stores: Sequence[Store]) -> Change:
         """Assign stores to dispatchers, in one transaction. Stores without a row are inserted."""
 
         def body(connection: Connection) -> Change:
-            store_rows.give(connection, stores, self._now_ms)
+            store_rows.assign_stores(connection, stores, self._now_ms)
             return Change(counter_rows.next_version(connection), stores=tuple(stores))
 
         return self._write(body)

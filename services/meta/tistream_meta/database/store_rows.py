@@ -56,7 +56,7 @@ def _store(row: Row[Any]) -> Store:
     return Store(TenantKey(row.cluster_id, row.tenant_id), row.store_id, row.dispatcher_node, row.retired_ts)
 
 
-def give(connection: Connection, given: Sequence[Store], now_ms: ColumnElement[int]) -> None:
+def assign_stores(connection: Connection, given: Sequence[Store], now_ms: ColumnElement[int]) -> None:
     """Assign stores to dispatchers: update the rows that exist and insert the others. The caller may not know which
     rows exist, because an earlier answer of the database may have been lost."""
     stores = tables.stores

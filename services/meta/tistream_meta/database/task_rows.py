@@ -92,7 +92,7 @@ def _insert(connection: Connection, tasks: Iterable[Task]) -> None:
         connection.execute(insert(_TASKS), rows)
 
 
-def order(connection: Connection, one: TaskOrder) -> None:
+def order_seals(connection: Connection, one: TaskOrder) -> None:
     """Store or delete the order to seal tasks (to split or merge them)."""
     connection.execute(update(_TASKS).where(_TASKS.c.task_id.in_(one.task_ids)).values(seal=seal_text(one.seal)))
 
@@ -109,7 +109,7 @@ def replace_sealed(connection: Connection, one: Succession) -> None:
     counter_rows.raise_to(connection, tables.LAST_TASK_ID, max(child.task_id for child in one.children))
 
 
-def take(connection: Connection, commands: Iterable[Command]) -> None:
+def execute_moves(connection: Connection, commands: Iterable[Command]) -> None:
     """Write steps of the moves of tasks to other sorters."""
     held: list[dict[str, Any]] = []
     named: list[dict[str, Any]] = []

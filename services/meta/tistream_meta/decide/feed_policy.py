@@ -75,7 +75,7 @@ class HeldShard:
         """What identifies the shard: tenant, feed id, number of the shard."""
         return self.tenant, self.feed_id, self.shard
 
-    def of(self, node_id: str, instance: str) -> bool:
+    def held_by(self, node_id: str, instance: str) -> bool:
         """Whether this start of a worker holds the shard."""
         return (self.node_id, self.instance) == (node_id, instance)
 
@@ -90,7 +90,7 @@ def assigned(
 ) -> list[HeldShard]:
     """The shards that a worker must hold after its beat. Those that are new to it have their next epoch, the others are
     unchanged. `shards` are all shards of running feeds; `workers` are the live workers that are not being drained."""
-    mine = [one for one in shards if one.of(node_id, instance)]
+    mine = [one for one in shards if one.held_by(node_id, instance)]
     if node_id not in workers:
         return []
     share = -(-len(shards) // len(workers))

@@ -143,7 +143,7 @@ class FeedBook:
             changed = change(feed, shard.checkpoint_ts)
             self._check_shards(connection, feed, changed)
             secret_rows.put_of_feed(connection, self._now_ms, key, feed_id, secrets)
-            happening = feed_changes.happening(feed, changed)
+            happening = feed_changes.change_event(feed, changed)
             if happening is not None:
                 feed_rows.store(connection, changed)
                 checkpoint_ts = feed_changes.checkpoint_after(feed, changed, shard.checkpoint_ts)
@@ -243,7 +243,7 @@ class FeedBook:
             return
         assert feed.moved is not None
         feed_rows.cut(connection, feed, feed_shards.shard_count(feed), feed.moved.ts)
-        feed_events.note(connection, self._now_ms, feed, feed_changes.cut(before, feed))
+        feed_events.note(connection, self._now_ms, feed, feed_changes.cut_event(before, feed))
 
     def _judge(self, connection: Connection, beat: WorkerBeat, workers: Collection[str]) -> _Beat:
         now_ms = int(connection.execute(select(self._now_ms)).scalar_one())
@@ -258,7 +258,7 @@ class FeedBook:
             siblings.setdefault(one_key[:2], []).append(one_key)
         for report in beat.reports:
             key = _key(report)
-            if (shard := now.get(key)) is None or not shard.of(beat.node_id, beat.instance):
+            if (shard := now.get(key)) is None or not shard.held_by(beat.node_id, beat.instance):
                 continue
             feed = changed[key[:2]]
             if (shard.epoch, feed.generation) == (report.epoch, report.shard.generation):
@@ -269,11 +269,11 @@ class FeedBook:
         wanted = [one for key, one in now.items() if changed[key[:2]].state == "running" and one.tenant not in ending]
         held = feed_policy.assigned(wanted, beat.node_id, beat.instance, workers, now_ms)
         taken = [one for one in held if one.epoch != now[one.key].epoch]
-        events += [(changed[one.key[:2]], feed_changes.taken(one)) for one in taken]
+        events += [(changed[one.key[:2]], feed_changes.held_event(one)) for one in taken]
         now |= {one.key: one for one in held}
         kept = {one.key for one in held}
         for key, one in now.items():
-            if one.of(beat.node_id, beat.instance) and key not in kept:
+            if one.held_by(beat.node_id, beat.instance) and key not in kept:
                 now[key] = replace(one, node_id=None, lease_until_ms=0)
         met = {key for key, one in changed.items() if one.recut != feeds[key].recut}
         return _Beat(
@@ -297,7 +297,7 @@ def _reported(
     applied, state = feed_shards.applied(together), feed_shards.state_after(together)
     meets = state == "finished" and feed.recut is not None and feed_shards.end_ts(feed) != feed.end_ts
     state = None if meets else state
-    happenings = feed_changes.reported(before, report, applied, feed.applied, state)
+    happenings = feed_changes.report_events(before, report, applied, feed.applied, state)
     quiet = before is not None and (before.phase, before.error) == (report.phase, report.error) and not happenings
     if quiet and checkpoint_ts == shard.checkpoint_ts and shard.lease_until_ms - now_ms > RENEW_MS:
         return shard, feed_shards.postponed(feed, together), ()

@@ -68,7 +68,7 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
     if feed.state == "running":
         raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, update it, and resume it")
     end_ts = None if wanted.end_ts is None else int(wanted.end_ts)
-    recut = feed_shards.recut(feed, wanted.sink_uri, wanted.config, checkpoint_ts)
+    recut = feed_shards.cut_order(feed, wanted.sink_uri, wanted.config, checkpoint_ts)
     shards = feed_shards.by_load(feed, wanted.config)
     config = json.dumps(wanted.config, sort_keys=True)
     changed = replace(feed, sink_uri=wanted.sink_uri, config=config, end_ts=end_ts, recut=recut, shards=shards)
@@ -140,7 +140,7 @@ def checkpoint_after(feed: Feed, changed: Feed, checkpoint_ts: int) -> int | Non
 # ---- events
 
 
-def happening(before: Feed, after: Feed) -> Happening | None:
+def change_event(before: Feed, after: Feed) -> Happening | None:
     """The event for the feed's history that records what a user has changed; None if nothing was changed."""
     if before == after:
         return None
@@ -160,7 +160,7 @@ def happening(before: Feed, after: Feed) -> Happening | None:
     return Happening(what="paused" if after.state == "paused" else "resumed")
 
 
-def reported(
+def report_events(
     before: FeedReport | None,
     report: FeedReport,
     applied: Applied | None,
@@ -195,7 +195,7 @@ def _table(one: StoppedTableInfo) -> str:
     return f"{one.database}.{one.table or '*'} ({one.checkpoint_ts}{left})"
 
 
-def cut(before: Feed, after: Feed) -> Happening:
+def cut_event(before: Feed, after: Feed) -> Happening:
     """The event for the feed's history that records that its shards were replaced by another number of shards."""
     at_ts = None if after.moved is None else str(after.moved.ts)
     counts = feed_shards.shard_count(before), feed_shards.shard_count(after)
@@ -203,7 +203,7 @@ def cut(before: Feed, after: Feed) -> Happening:
     return Happening(what="cut", revision=after.revision, after_ts=at_ts, reason=reason)
 
 
-def taken(shard: HeldShard) -> Happening:
+def held_event(shard: HeldShard) -> Happening:
     """The event for the feed's history that records that a worker begins to hold this shard."""
     return Happening(what="held", reason=f"worker {shard.node_id}, epoch {shard.epoch}")
 

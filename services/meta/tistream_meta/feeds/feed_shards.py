@@ -45,7 +45,7 @@ def shards_max(config: Mapping[str, Any]) -> int | None:
     return None if found is None else _number("shards-max", found)
 
 
-def recut(feed: Feed, sink_uri: str, config: Mapping[str, Any], checkpoint_ts: int) -> Recut | None:
+def cut_order(feed: Feed, sink_uri: str, config: Mapping[str, Any], checkpoint_ts: int) -> Recut | None:
     """The order to cut a feed that gets another sink URI and configuration; None if it keeps its shards. A feed is cut
     if the number of its shards changes, or the number of partitions, if a feed announces such changes in the topic
     (`admin-events`)."""

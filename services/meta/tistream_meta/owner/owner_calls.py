@@ -32,9 +32,9 @@ from tistream_meta.decide.task_phases import Placement
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.owner import route_table
 from tistream_meta.owner.announcements import AnnouncementBoard
-from tistream_meta.owner.catalog import ConcernedItems, OwnerCopy
 from tistream_meta.owner.election import Ownership
 from tistream_meta.owner.node_liveness import NodeHeartbeats
+from tistream_meta.owner.owner_copy import ConcernedItems, OwnerCopy
 from tistream_meta.owner.reports import ReportedTask, Reports
 from tistream_meta.owner.route_board import RouteBoard
 from tistream_meta.owner.scheduler import Scheduler
@@ -287,7 +287,7 @@ class OwnerCalls:
                     node.instance,
                     self.heartbeats.states.get(node.node_id, NodeState.ALIVE),
                     self.heartbeats.silence_ms(node.node_id, since_ms, now_ms),
-                    asks=False,
+                    requests_territories=False,
                 )
                 for node in self._known().nodes.values()
                 if node.role == "agent"
@@ -356,7 +356,7 @@ class OwnerCalls:
         there = dispatchers(book.nodes.values(), self.heartbeats.states)
         given = self._stores.due(book, there, now_ms, turned=turned)
         if given:
-            self._take(self._repository.give([one.store for one in given]))
+            self._take(self._repository.assign_stores([one.store for one in given]))
         for fields in summed_up(given):
             log.info("stores given", extra=fields)
 

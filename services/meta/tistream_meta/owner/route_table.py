@@ -10,7 +10,7 @@ from tistream.wire.meta import ChildTask, RouteTable, SealOrder, StoreRoute, Tas
 from tistream_meta.decide.discoverer import Discoverers, dispatchers
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Node, Store, Task, Tenant
-from tistream_meta.owner.catalog import ConcernedItems, OwnerCopy
+from tistream_meta.owner.owner_copy import ConcernedItems, OwnerCopy
 
 
 class RouteMaker:

@@ -21,7 +21,7 @@ from tistream_meta.decide.model import Change, Child, Seal, Task
 from tistream_meta.decide.scheduling_rules import SchedulingRules
 from tistream_meta.decide.task_phases import Phase, PhaseEvent, Placement, WrongStep
 from tistream_meta.decide.task_policy import Command, alive, expected_loads, spread, urgent
-from tistream_meta.owner.catalog import OwnerCopy
+from tistream_meta.owner.owner_copy import OwnerCopy
 from tistream_meta.owner.reports import Reports
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class Scheduler:
     def _command(self, commands: Sequence[Command]) -> Iterator[Change]:
         if not commands:
             return
-        change = self._repository.take(commands)
+        change = self._repository.execute_moves(commands)
         for step in PhaseEvent:
             of_step = [command for command in commands if command.step is step]
             if of_step:
@@ -142,7 +142,7 @@ class Scheduler:
             self._reports.placement(task).after(PhaseEvent.PREPARE, node_id)
         except WrongStep as error:
             raise InvalidRequest(str(error)) from error
-        return self._repository.take(
+        return self._repository.execute_moves(
             [Command(task_id, PhaseEvent.PREPARE, node_id, "requested by an operator")], by_operator=True
         )
 
@@ -260,7 +260,7 @@ class Scheduler:
     def _take_orders(self, orders: Sequence[seals.TaskOrder], *, by_operator: bool = False) -> Iterator[Change]:
         if not orders:
             return
-        change = self._repository.order(orders, by_operator=by_operator)
+        change = self._repository.order_seals(orders, by_operator=by_operator)
         for one in orders:
             children = _ids(one.seal.children) if one.seal else []
             log.info("seal", extra={"tasks": one.task_ids, "children": children, "why": one.why})

@@ -13,7 +13,7 @@ from tistream.model.ids import TenantKey
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Store
 from tistream_meta.decide.store_policy import StoreAssignment, assignments
-from tistream_meta.owner.catalog import OwnerCopy
+from tistream_meta.owner.owner_copy import OwnerCopy
 
 MOVES_MAX = 8  # stores moved away from live dispatchers in MOVES_MS
 MOVES_MS = 2_000

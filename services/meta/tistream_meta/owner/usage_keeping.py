@@ -72,5 +72,5 @@ class UsageKeeping:
         self._over = frozenset(over)
         self._metrics.over_stored.set(len(over))
         before_ms = now_ms - self._keep_ms
-        if gone := usage.forget(before_ms) + self._repository.book(FeedUsageBook).forget(before_ms):
+        if gone := usage.forget(before_ms) + self._repository.part(FeedUsageBook).forget(before_ms):
             log.info("old usage deleted", extra={"rows": gone})

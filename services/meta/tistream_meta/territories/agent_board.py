@@ -24,15 +24,17 @@ class AgentBoard:
             self._beats[beat.node_id] = beat
 
     def with_beats(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
-        """Copy the agents and add what their last beats say: whether they request territories (`asks`), and which
-        cluster they can reach (`serves`). Beats of an earlier start of an agent are ignored."""
+        """Copy the agents and add what their last beats say: whether they request territories (`requests_territories`),
+        and which cluster they can reach (`serves`). Beats of an earlier start of an agent are ignored."""
         with self._lock:
             beats = {name: self._beats.get(name) for name in agents}
         found = dict(agents)
         for name, agent in agents.items():
             beat = beats[name]
             if beat is not None and beat.instance == agent.instance:
-                found[name] = replace(agent, asks=True, serves=int(beat.serves) if beat.serves else None)
+                found[name] = replace(
+                    agent, requests_territories=True, serves=int(beat.serves) if beat.serves else None
+                )
         return found
 
     def said(self, territory: Territory) -> TerritoryState | None:

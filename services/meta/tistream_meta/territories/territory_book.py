@@ -84,7 +84,7 @@ class TerritoryBook:
             there = _wanted(connection)
             given = territory_policy.assignments(there, agents)
             now = {one.key: one for one in [*there, *(territory for territory, _ in given)]}
-            return [one for _, one in sorted(now.items()) if one.of(node_id, instance)], given
+            return [one for _, one in sorted(now.items()) if one.held_by(node_id, instance)], given
 
         def body(connection: Connection) -> list[Territory]:
             mine, given = judged(connection)

@@ -57,21 +57,21 @@ class Territory:
         """What identifies the territory: tenant and store id."""
         return self.tenant, self.store_id
 
-    def of(self, node_id: str, instance: str) -> bool:
+    def held_by(self, node_id: str, instance: str) -> bool:
         """Whether this start of an agent holds the territory."""
         return (self.node_id, self.instance) == (node_id, instance)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent as the owner sees it. `silent_ms`: ms since its last heartbeat. `asks`: whether it has requested
-    territories from this owner. `serves`: the id of the only PD cluster that it can reach; None if it can reach any, or
-    has not requested any territory yet."""
+    """An agent as the owner sees it. `silent_ms`: ms since its last heartbeat. `requests_territories`: whether it has
+    requested territories from this owner. `serves`: the id of the only PD cluster that it can reach; None if it can
+    reach any, or has not requested any territory yet."""
 
     instance: str
     state: NodeState
     silent_ms: int
-    asks: bool = True
+    requests_territories: bool = True
     serves: int | None = None
 
     @property
@@ -82,9 +82,9 @@ class Agent:
     @property
     def ready(self) -> bool:
         """Whether territories may be assigned to the agent."""
-        return self.state is NodeState.ALIVE and self.asks and not self.lost
+        return self.state is NodeState.ALIVE and self.requests_territories and not self.lost
 
-    def can(self, territory: Territory) -> bool:
+    def reaches(self, territory: Territory) -> bool:
         """Whether the agent can reach the cluster of the territory."""
         return self.serves is None or self.serves == territory.upstream.pd_cluster_id
 
@@ -92,7 +92,7 @@ class Agent:
 def is_held(territory: Territory, agents: Mapping[str, Agent]) -> bool:
     """Whether an agent that is not lost holds the territory, so that its changes are pushed as files."""
     agent = agents.get(territory.node_id or "")
-    return agent is not None and not agent.lost and territory.of(territory.node_id or "", agent.instance)
+    return agent is not None and not agent.lost and territory.held_by(territory.node_id or "", agent.instance)
 
 
 def assignments(territories: Sequence[Territory], agents: Mapping[str, Agent]) -> list[tuple[Territory, str]]:
@@ -100,7 +100,7 @@ def assignments(territories: Sequence[Territory], agents: Mapping[str, Agent]) -
     reason; empty if nothing needs to change."""
     given: dict[tuple[TenantKey, int], tuple[Territory, str]] = {}
     for clusters in _groups(territories):
-        able = {name: one for name, one in agents.items() if one.can(clusters[0])}
+        able = {name: one for name, one in agents.items() if one.reaches(clusters[0])}
         for territory, why in _of_cluster(clusters, able):
             given[territory.key] = territory, why
     return [given[key] for key in sorted(given)]

@@ -64,7 +64,7 @@ from tistream_api.metrics import ApiMetrics
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.table_definition import Definitions
 from tistream_api.pull.admitted import Admission
-from tistream_api.pull.decode_slots import DecodeSlots, at_once_of
+from tistream_api.pull.decode_slots import DecodeSlots, slots_for
 from tistream_api.pull.start import Pulls
 from tistream_api.raw.raw_routes import build_raw_router
 from tistream_api.request.head_requests import HeadRequests
@@ -169,7 +169,7 @@ def build_app(
 
     app = new_app(
         "tistream-api",
-        ready=lambda: readiness.missing(),  # noqa: PLW0108  # made below, of the app's own state
+        ready=lambda: readiness.first_missing(),  # noqa: PLW0108  # made below, of the app's own state
         registry=registry,
         running=running,
         clock=clock,
@@ -243,7 +243,7 @@ def _budget(settings: ApiSettings) -> Budget:
 
 
 def _working(clock: Clock) -> DecodeSlots:
-    return DecodeSlots(at_once_of(os.cpu_count() or 1, memory_limit()), clock)
+    return DecodeSlots(slots_for(os.cpu_count() or 1, memory_limit()), clock)
 
 
 def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) -> MemoryBudget:

@@ -12,7 +12,7 @@ from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Chain, Hold, TaskStatus
 from tistream_api.status.lateness import TenantReports, held_by
-from tistream_api.status.placement_answer import holders
+from tistream_api.status.placement_answer import placement
 
 NOW_MS = 1_700_000_000_000
 
@@ -151,7 +151,7 @@ def route(**more: object) -> TenantRoute:
 def test_placement_names_the_holder_of_everything_and_what_each_waits_for() -> None:
     stores = [{"store_id": 1, "dispatcher_node": "dispatcher-1"}, {"store_id": 2, "dispatcher_node": "dispatcher-2"}]
     unread = Hold(stage="dispatch", store_id="2", reason="nobody reads the store")
-    found = holders(picture(1_000, holds=[unread]), route(stores=stores)).model_dump()
+    found = placement(picture(1_000, holds=[unread]), route(stores=stores)).model_dump()
     assert [(one["task_id"], one["sorter"], one["waits"]) for one in found["tasks"]] == [
         ("1", "sorter-1", None),
         ("2", None, "no sorter has it: none is alive"),
@@ -170,7 +170,7 @@ def test_placement_tells_why_a_task_waits() -> None:
         ({1: task(stopped="invariant 3")}, "stopped: invariant 3"),
         ({1: held}, "region 7 has reported nothing newer"),
     ):
-        assert holders(picture(1_000, statuses=statuses), route()).tasks[0].waits == reason
+        assert placement(picture(1_000, statuses=statuses), route()).tasks[0].waits == reason
 
 
 def test_a_task_that_nobody_tells_of_is_named_with_its_sorter() -> None:

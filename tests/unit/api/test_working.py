@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock
-from tistream_api.pull.decode_slots import BESIDE_MS, WORK_BYTES, DecodeSlots, at_once_of
+from tistream_api.pull.decode_slots import BESIDE_MS, WORK_BYTES, DecodeSlots, slots_for
 
 
 class Worker:
@@ -151,5 +151,5 @@ def test_who_has_gone_stands_in_line_no_longer() -> None:
 def test_who_waits_for_the_object_store_leaves_room_and_what_work_takes_is_a_quarter_of_the_memory(
     cores: int, memory: int, at_once: int
 ) -> None:
-    assert at_once_of(cores, memory) == at_once
+    assert slots_for(cores, memory) == at_once
     assert at_once <= 4 or at_once * WORK_BYTES <= memory // 4

@@ -54,11 +54,11 @@ class DelayedRejections:
         await self._app(scope, counted, held)
 
     async def _hold(self, scope: Scope, start: Message, received: int) -> None:
-        who = _who(scope)
-        wait_s = self._refusals.wait_s(who)
+        sender = _sender(scope)
+        wait_s = self._refusals.wait_s(sender)
         if wait_s <= 0:
             return
-        if received > BODY_BYTES_MAX or not self._refusals.begin(who):
+        if received > BODY_BYTES_MAX or not self._refusals.begin(sender):
             MutableHeaders(scope=start)["connection"] = "close"
             return
         left_s = wait_s
@@ -67,12 +67,12 @@ class DelayedRejections:
                 await self._sleep(min(left_s, _LOOK_S))
                 left_s -= min(left_s, _LOOK_S)
         finally:
-            self._refusals.end(who)
+            self._refusals.end(sender)
         waited_ms = scope["state"]["waited_ms"] = round(1000 * (wait_s - left_s))
         MutableHeaders(scope=start)[HEADER] = str(waited_ms)
 
 
-def _who(scope: Scope) -> str:
+def _sender(scope: Scope) -> str:
     caller: Caller | None = scope["state"].get("caller")
     if caller is not None:
         of = tenant_of_grants(caller.grants)

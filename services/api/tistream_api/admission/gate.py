@@ -119,11 +119,11 @@ class Gate:
                 f"the token does not grant {wanted} of this {access.scope}: use a token that does (`tistream token "
                 "create`)"
             )
-        who = self._counted(caller, resource, access)
-        (self._limits.notification if access.in_body else self._limits.request)(who)
+        key = self._counted(caller, resource, access)
+        (self._limits.notification if access.in_body else self._limits.request)(key)
         # Announcements are many, and a meta server that hangs would hold them all; pulls and lists do not need it. So
         # announcements have a queue of their own.
-        slot = request.state.slot = await self._queue.begin((*who, "push") if access.in_body else who)
+        slot = request.state.slot = await self._queue.begin((*key, "push") if access.in_body else key)
         actor = Actor(caller.name, None if request.client is None else request.client.host[:ADDRESS_MAX])
         try:
             with acted_by(actor):

@@ -55,14 +55,14 @@ class MemoryBudget:
         """The highest value, in bytes, that `held` has had since the process started."""
         return self._most
 
-    def begin(self, who: Hashable, amount: int, alive: Callable[[], None]) -> None:
-        """Wait until `amount` bytes are free for the tenant `who`, and reserve them. The caller must call `end` with
+    def begin(self, tenant: Hashable, amount: int, alive: Callable[[], None]) -> None:
+        """Wait until `amount` bytes are free for `tenant`, and reserve them. The caller must call `end` with
         the same tenant and amount. `alive` is called while it waits, and raises if the client has disconnected. Raises
         TooManyRequests after `wait_ms`, and the errors of `alive`."""
         with self._lock:
             self._numbers += 1
             mine = _Waiter(self._numbers, amount, new_event())
-            self._waiting.setdefault(who, deque()).append(mine)
+            self._waiting.setdefault(tenant, deque()).append(mine)
             self._admit()
         until_ms = self._clock.monotonic_ms() + self._wait_ms
         try:
@@ -75,15 +75,15 @@ class MemoryBudget:
                         2.0,
                     )
         except BaseException:
-            self._leave(who, mine)
+            self._leave(tenant, mine)
             raise
 
-    def end(self, who: Hashable, amount: int) -> None:
-        """Release `amount` bytes of the tenant `who`."""
+    def end(self, tenant: Hashable, amount: int) -> None:
+        """Release `amount` bytes of `tenant`."""
         with self._lock:
-            self._of[who] -= amount
-            if not self._of[who]:
-                del self._of[who]
+            self._of[tenant] -= amount
+            if not self._of[tenant]:
+                del self._of[tenant]
             self._admit()
 
     def freed_much(self) -> bool:
@@ -96,34 +96,34 @@ class MemoryBudget:
             self._high = held
             return True
 
-    def _leave(self, who: Hashable, mine: _Waiter) -> None:
+    def _leave(self, tenant: Hashable, mine: _Waiter) -> None:
         with self._lock:
             if not mine.admitted.is_set():
-                self._waiting[who].remove(mine)
-                if not self._waiting[who]:
-                    del self._waiting[who]
+                self._waiting[tenant].remove(mine)
+                if not self._waiting[tenant]:
+                    del self._waiting[tenant]
                 self._admit()
                 return
-        self.end(who, mine.amount)
+        self.end(tenant, mine.amount)
 
     def _admit(self) -> None:
         while True:
             may = [
-                (self._of[who], line[0].number, who)
-                for who, line in self._waiting.items()
-                if self._of[who] + line[0].amount <= self._of_one
+                (self._of[tenant], line[0].number, tenant)
+                for tenant, line in self._waiting.items()
+                if self._of[tenant] + line[0].amount <= self._of_one
             ]
             if not may:
                 return
-            *_, who = min(may, key=lambda one: one[:2])
-            first = self._waiting[who][0]
+            *_, tenant = min(may, key=lambda one: one[:2])
+            first = self._waiting[tenant][0]
             held = self._of.total() + first.amount
             if held > self._all:
                 return
-            self._waiting[who].popleft()
-            if not self._waiting[who]:
-                del self._waiting[who]
-            self._of[who] += first.amount
+            self._waiting[tenant].popleft()
+            if not self._waiting[tenant]:
+                del self._waiting[tenant]
+            self._of[tenant] += first.amount
             self._most, self._high = max(self._most, held), max(self._high, held)
             first.admitted.set()
 
@@ -132,9 +132,9 @@ class MemoryShare:
     """The share of one pull in the memory budget. `alive` raises if the client has disconnected."""
 
     def __init__(
-        self, memory: MemoryBudget, who: Hashable, alive: Callable[[], None], amount: int = SHARE_BYTES
+        self, memory: MemoryBudget, tenant: Hashable, alive: Callable[[], None], amount: int = SHARE_BYTES
     ) -> None:
-        self._memory, self._who, self._alive, self._amount = memory, who, alive, amount
+        self._memory, self._tenant, self._alive, self._amount = memory, tenant, alive, amount
         self._lock = new_lock()
         self._has = self._over = False
 
@@ -143,7 +143,7 @@ class MemoryShare:
         TooManyRequests."""
         if self._has:
             return
-        self._memory.begin(self._who, self._amount, self._alive)
+        self._memory.begin(self._tenant, self._amount, self._alive)
         with self._lock:
             self._has = True
             over = self._over
@@ -155,7 +155,7 @@ class MemoryShare:
         with self._lock:
             had, self._has = self._has, False
         if had:
-            self._memory.end(self._who, self._amount)
+            self._memory.end(self._tenant, self._amount)
 
     def close(self) -> None:
         """Release the share for good. If another thread is inside `take`, that call releases its share at once."""

@@ -30,36 +30,36 @@ class RejectionLimit:
     _waiting_of: Counter[str] = field(default_factory=Counter)
     _of: OrderedDict[str, Bucket] = field(default_factory=OrderedDict)
 
-    def wait_s(self, who: str) -> float:
-        """Count a rejection of the sender `who`, and return the seconds to delay it."""
+    def wait_s(self, sender: str) -> float:
+        """Count a rejection of `sender`, and return the seconds to delay it."""
         now_ms = self.clock.monotonic_ms()
-        bucket = self._bucket(who, now_ms)
+        bucket = self._bucket(sender, now_ms)
         wait_s = bucket.take(now_ms, self.per_second)
         if not 0 < wait_s < WAIT_MAX_S:  # A delay of WAIT_MAX_S is not charged: the debt of a sender never exceeds it
             return min(wait_s, WAIT_MAX_S)
         return bucket.charge(now_ms, self.per_second, 1)
 
-    def begin(self, who: str) -> bool:
-        """Reserve a place for a rejection of the sender `who` that will be delayed; the caller must call `end`. Returns
+    def begin(self, sender: str) -> bool:
+        """Reserve a place for a rejection of `sender` that will be delayed; the caller must call `end`. Returns
         False if too many are delayed already."""
-        if self.waiting >= WAITING_MAX or self._waiting_of[who] >= WAITING_EACH:
+        if self.waiting >= WAITING_MAX or self._waiting_of[sender] >= WAITING_EACH:
             return False
         self.waiting += 1
-        self._waiting_of[who] += 1
+        self._waiting_of[sender] += 1
         return True
 
-    def end(self, who: str) -> None:
-        """Record that a delayed rejection of the sender `who` was sent, so that another one may be delayed."""
+    def end(self, sender: str) -> None:
+        """Record that a delayed rejection of `sender` was sent, so that another one may be delayed."""
         self.waiting -= 1
-        self._waiting_of[who] -= 1
-        if not self._waiting_of[who]:
-            del self._waiting_of[who]
+        self._waiting_of[sender] -= 1
+        if not self._waiting_of[sender]:
+            del self._waiting_of[sender]
 
-    def _bucket(self, who: str, now_ms: int) -> Bucket:
-        found = self._of.get(who)
+    def _bucket(self, sender: str, now_ms: int) -> Bucket:
+        found = self._of.get(sender)
         if found is None:
-            found = self._of[who] = Bucket(now_ms)
-        self._of.move_to_end(who)
+            found = self._of[sender] = Bucket(now_ms)
+        self._of.move_to_end(sender)
         while len(self._of) > REMEMBERED:
             self._of.popitem(last=False)
         return found

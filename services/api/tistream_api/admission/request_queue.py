@@ -30,8 +30,8 @@ class RequestSlot:
     """The permission of one request to use a shared thread. It lasts until the request has been answered or needs no
     shared thread any more."""
 
-    def __init__(self, queue: RequestQueue, who: Hashable, loop: asyncio.AbstractEventLoop) -> None:
-        self._queue, self._who, self._loop = queue, who, loop
+    def __init__(self, queue: RequestQueue, tenant: Hashable, loop: asyncio.AbstractEventLoop) -> None:
+        self._queue, self._tenant, self._loop = queue, tenant, loop
         self._ended = False
 
     def end(self) -> None:
@@ -40,9 +40,9 @@ class RequestSlot:
             return
         self._ended = True
         if asyncio._get_running_loop() is self._loop:
-            self._queue.ended(self._who)
+            self._queue.ended(self._tenant)
         else:
-            self._loop.call_soon_threadsafe(self._queue.ended, self._who)
+            self._loop.call_soon_threadsafe(self._queue.ended, self._tenant)
 
 
 class RequestQueue:
@@ -55,14 +55,14 @@ class RequestQueue:
         self._lines: dict[Hashable, _Line] = {}
         self._taken = self._came = 0
 
-    async def begin(self, who: Hashable) -> RequestSlot:
-        """Wait until a request of the tenant `who` may run. Raises TooManyRequests if `waiting_max` requests of the
+    async def begin(self, tenant: Hashable) -> RequestSlot:
+        """Wait until a request of `tenant` may run. Raises TooManyRequests if `waiting_max` requests of the
         tenant wait already."""
         loop = asyncio.get_running_loop()
-        line = self._lines.setdefault(who, _Line())
+        line = self._lines.setdefault(tenant, _Line())
         if line.taken < self._at_once and self._taken < self._total:
             self._take(line)
-            return RequestSlot(self, who, loop)
+            return RequestSlot(self, tenant, loop)
         if len(line.waiting) >= self._waiting_max:
             raise TooManyRequests(
                 f"{self._waiting_max} requests of this tenant or token wait already, which is the maximum: send "
@@ -75,15 +75,15 @@ class RequestQueue:
             await mine
         except BaseException:
             if mine.done() and not mine.cancelled():
-                self.ended(who)  # the slot was given, but its request was cancelled
+                self.ended(tenant)  # the slot was given, but its request was cancelled
             mine.cancel()
             raise
-        return RequestSlot(self, who, loop)
+        return RequestSlot(self, tenant, loop)
 
-    def ended(self, who: Hashable) -> None:
-        """Record that a request of tenant `who` has ended, and start the waiting requests that fit now. Only the event
+    def ended(self, tenant: Hashable) -> None:
+        """Record that a request of `tenant` has ended, and start the waiting requests that fit now. Only the event
         loop's thread may call it."""
-        self._lines[who].taken -= 1
+        self._lines[tenant].taken -= 1
         self._taken -= 1
         while self._taken < self._total and (line := self._next()) is not None:
             self._take(line)
@@ -95,11 +95,11 @@ class RequestQueue:
 
     def _next(self) -> _Line | None:
         """The tenant's queue whose first request may run next. Drops cancelled requests and empty queues."""
-        for who, line in list(self._lines.items()):
+        for tenant, line in list(self._lines.items()):
             while line.waiting and line.waiting[0][1].done():
                 line.waiting.popleft()
             if not line.taken and not line.waiting:
-                del self._lines[who]
+                del self._lines[tenant]
         able = [line for line in self._lines.values() if line.waiting and line.taken < self._at_once]
         return min(able, key=lambda line: (line.taken, line.waiting[0][0]), default=None)
 

@@ -35,7 +35,7 @@ class FeedCalls:
     def __init__(self, tenants: Tenants, meta: MetaClient, http: HttpClient) -> None:
         self._tenants, self._meta, self._http = tenants, meta, http
 
-    def answered(self, method: str, path: str, body: bytes | None = None) -> Response:
+    def forward(self, method: str, path: str, body: bytes | None = None) -> Response:
         """Forward a request to the meta server, and return its answer unchanged."""
         answer = self._meta.request(method, path, body)
         return Response(answer.content, answer.status_code, media_type="application/json")

@@ -53,7 +53,7 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))
         changed = merged(feed, ask)
         plan = calls.plan(view.tenant, changed_request(feed, changed))
-        return calls.answered("PUT", path, stored_change(changed, plan).model_dump_json().encode())
+        return calls.forward("PUT", path, stored_change(changed, plan).model_dump_json().encode())
 
     @router.delete(
         FEED, operation_id="RemoveChangefeed", response_model=ChangefeedInfo, responses=openapi.TENANT_PROBLEMS
@@ -65,7 +65,7 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         """Remove a changefeed. What it has written stays in the sink. With keep_progress, a changefeed that is created
         again under this id, without start_ts, continues from its progress in the sink."""
         kept = "?keep_progress=true" if query.keep_progress else ""
-        return calls.answered("DELETE", feed_path(cluster_id, tenant_id, changefeed_id) + kept)
+        return calls.forward("DELETE", feed_path(cluster_id, tenant_id, changefeed_id) + kept)
 
     @router.post(
         FEED + "/pause",
@@ -76,7 +76,7 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     @gate.FEED_TENANT
     def pause_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str) -> Response:
         """Pause a changefeed. Idempotent; 409 if it has finished."""
-        return calls.answered("POST", f"{feed_path(cluster_id, tenant_id, changefeed_id)}/pause")
+        return calls.forward("POST", f"{feed_path(cluster_id, tenant_id, changefeed_id)}/pause")
 
     @router.post(
         FEED + "/resume",
@@ -114,6 +114,6 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         topic `{topic}-dead-letter`, and is counted in `skipped_events`. A changefeed that has failed is resumed
         afterwards. Idempotent."""
         path = f"{feed_path(cluster_id, tenant_id, changefeed_id)}/skip"
-        return calls.answered("POST", path, skip_of(read(SkipEvent, body)).model_dump_json().encode())
+        return calls.forward("POST", path, skip_of(read(SkipEvent, body)).model_dump_json().encode())
 
     return router

@@ -27,13 +27,13 @@ def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     @gate.SEE_FEEDS
     def list_changefeeds(cluster_id: str, tenant_id: str) -> Response:
         """The changefeeds of a tenant, by id."""
-        return calls.answered("GET", feeds_path(cluster_id, tenant_id))
+        return calls.forward("GET", feeds_path(cluster_id, tenant_id))
 
     @router.get(FEED, operation_id="GetChangefeed", response_model=ChangefeedInfo, responses=openapi.TENANT_PROBLEMS)
     @gate.SEE_FEEDS
     def get_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str) -> Response:
         """One changefeed, with its progress and what it waits for."""
-        return calls.answered("GET", feed_path(cluster_id, tenant_id, changefeed_id))
+        return calls.forward("GET", feed_path(cluster_id, tenant_id, changefeed_id))
 
     @router.get(
         FEED + "/events", operation_id="ChangefeedEvents", response_model=FeedEvents, responses=openapi.TENANT_PROBLEMS
@@ -42,7 +42,7 @@ def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     def changefeed_events(cluster_id: str, tenant_id: str, changefeed_id: str) -> Response:
         """The history of a changefeed, newest first: changes with their callers, failures, and the ts from which a
         change applies."""
-        return calls.answered("GET", f"{feed_path(cluster_id, tenant_id, changefeed_id)}/events")
+        return calls.forward("GET", f"{feed_path(cluster_id, tenant_id, changefeed_id)}/events")
 
     @router.get(
         FEED + "/tables", operation_id="ChangefeedTables", response_model=FeedTables, responses=openapi.TENANT_PROBLEMS

@@ -61,6 +61,6 @@ def build_feed_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         if query.dry_run:
             return Response(plan.model_dump_json(exclude={"secrets"}), 200, media_type="application/json")
         wanted = new_feed(ask, start_ts, plan)
-        return calls.answered("POST", feeds_path(cluster_id, tenant_id), wanted.model_dump_json().encode())
+        return calls.forward("POST", feeds_path(cluster_id, tenant_id), wanted.model_dump_json().encode())
 
     return router

@@ -151,7 +151,7 @@ class PointReads:
     def transaction_of(self, view: TenantView, scope: Scope, start_ts: int, admitted: Admitted) -> Transaction:
         """The changes by the transaction with this start_ts in the tables of the scope. Raises InvalidRequest for a
         start_ts in the future, and Unavailable for one that is not resolved yet."""
-        self.times.begun(view, "start_ts", start_ts)
+        self.times.wait_resolved(view, "start_ts", start_ts)
         return Transaction(
             scope,
             start_ts,

@@ -32,7 +32,7 @@ LOOK_MS = 250  # how often a waiting pull checks that its client is connected
 BESIDE_MS = 2_000  # how long a tenant counts as active after a step: a follower works only now and then
 
 
-def at_once_of(cores: int, memory: int) -> int:
+def slots_for(cores: int, memory: int) -> int:
     """How many decode slots a machine should have: more than cores, because some steps wait for the object store.
     `memory`: bytes that the process may use; a container may have little memory on a machine with many cores."""
     return max(AT_ONCE_LEAST, min(max(AT_ONCE_MIN, 2 * cores), memory // WORK_PART // WORK_BYTES))
@@ -53,52 +53,52 @@ class DecodeSlots:
         self._waiting: dict[Hashable, deque[tuple[int, Event]]] = {}
         self._numbers = 0
 
-    def each(self, who: Hashable, items: Iterator[T], alive: Callable[[], None] = lambda: None) -> Iterator[T]:
-        """Yield `items`. Each is computed only while this pull, which is one of the tenant `who`, holds a decode slot.
+    def each(self, tenant: Hashable, items: Iterator[T], alive: Callable[[], None] = lambda: None) -> Iterator[T]:
+        """Yield `items`. Each is computed only while this pull, which is one of `tenant`, holds a decode slot.
         Calls `alive` before each and while it waits; what `alive` raises ends the iteration."""
         while True:
-            self._begin(who, alive)
+            self._begin(tenant, alive)
             try:
                 alive()
                 item = next(items)
             except StopIteration:
                 return
             finally:
-                self._end(who)
+                self._end(tenant)
             yield item
 
-    def _begin(self, who: Hashable, alive: Callable[[], None]) -> None:
+    def _begin(self, tenant: Hashable, alive: Callable[[], None]) -> None:
         admitted = new_event()
         with self._lock:
             self._numbers += 1
             mine = self._numbers, admitted
-            self._waiting.setdefault(who, deque()).append(mine)
+            self._waiting.setdefault(tenant, deque()).append(mine)
             self._admit()
         try:
             while not admitted.wait(LOOK_MS / 1000):
                 alive()
         except BaseException:
-            self._leave(who, mine)
+            self._leave(tenant, mine)
             raise
 
-    def _leave(self, who: Hashable, mine: tuple[int, Event]) -> None:
+    def _leave(self, tenant: Hashable, mine: tuple[int, Event]) -> None:
         """Leave the queue. If the slot was granted in the meantime, release it."""
         with self._lock:
             if not mine[1].is_set():
-                self._waiting[who].remove(mine)
-                if not self._waiting[who]:
-                    del self._waiting[who]
+                self._waiting[tenant].remove(mine)
+                if not self._waiting[tenant]:
+                    del self._waiting[tenant]
                 self._admit()  # with one tenant fewer, the limit of the others may be higher
                 return
-        self._end(who)
+        self._end(tenant)
 
-    def _end(self, who: Hashable) -> None:
+    def _end(self, tenant: Hashable) -> None:
         with self._lock:
-            self._working[who] -= 1
-            if not self._working[who]:
-                del self._working[who]
-            self._worked_ms.pop(who, None)
-            self._worked_ms[who] = self._clock.monotonic_ms()
+            self._working[tenant] -= 1
+            if not self._working[tenant]:
+                del self._working[tenant]
+            self._worked_ms.pop(tenant, None)
+            self._worked_ms[tenant] = self._clock.monotonic_ms()
             self._admit()
 
     def _admit(self) -> None:
@@ -106,17 +106,17 @@ class DecodeSlots:
         of_one = self._beside if self._several() else self._alone
         while self._working.total() < self._at_once:
             may = [
-                (self._working[who], line[0][0], who)
-                for who, line in self._waiting.items()
-                if self._working[who] < of_one
+                (self._working[tenant], line[0][0], tenant)
+                for tenant, line in self._waiting.items()
+                if self._working[tenant] < of_one
             ]
             if not may:
                 return
-            *_, who = min(may, key=lambda one: one[:2])
-            _, admitted = self._waiting[who].popleft()
-            if not self._waiting[who]:
-                del self._waiting[who]
-            self._working[who] += 1
+            *_, tenant = min(may, key=lambda one: one[:2])
+            _, admitted = self._waiting[tenant].popleft()
+            if not self._waiting[tenant]:
+                del self._waiting[tenant]
+            self._working[tenant] += 1
             admitted.set()
 
     def _several(self) -> bool:
@@ -134,12 +134,12 @@ class SlotEncoder:
 
     inner: Encoder
     working: DecodeSlots
-    who: Hashable
+    tenant: Hashable
     alive: Callable[[], None] = lambda: None
 
     def events(self, events: Events) -> Iterator[Piece]:
         """Implement Encoder.events: encode the next events, which must not be empty."""
-        return self.working.each(self.who, self.inner.events(events), self.alive)
+        return self.working.each(self.tenant, self.inner.events(events), self.alive)
 
     def end(self, end: PageEnd) -> Iterator[Piece]:
         """Implement Encoder.end: encode the position at the end of an answer."""

@@ -8,7 +8,7 @@ from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream_api.status.lateness import TenantReports
 
 
-def holders(picture: TenantReports, route: TenantRoute) -> TenantPlacement:
+def placement(picture: TenantReports, route: TenantRoute) -> TenantPlacement:
     """The answer of TenantPlacement: tasks in key order, stores by id."""
     return TenantPlacement(tasks=[_task(picture, task) for task in route.tasks], stores=_stores(picture, route))
 

@@ -27,7 +27,7 @@ from tistream.wire.sorter import Coverage, Hold, SliceStatus
 from tistream_api.request.meta_paths import at_meta
 from tistream_api.status import store_statuses
 from tistream_api.status.lateness import LATE_SECONDS, TenantReports, held_by
-from tistream_api.status.placement_answer import holders
+from tistream_api.status.placement_answer import placement
 from tistream_api.status.source_statuses import SourceReports
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class TenantStatus:
     def placement(self, view: TenantView) -> TenantPlacement:
         """The answer of the placement call."""
         view.wait_fresh()
-        return holders(self._picture(view), view.route)
+        return placement(self._picture(view), view.route)
 
     def coverage(self, view: TenantView, start: bytes, end: bytes) -> Coverage:
         """Ask the sorters which keys of `[start, end)` are complete up to which ts, and return their slices in key

@@ -27,7 +27,7 @@ class Readiness:
         self._warm = warm
         self._were_ready = False
 
-    def missing(self) -> str | None:
+    def first_missing(self) -> str | None:
         """Ask the services whether they are ready, unless all have been ready once. Returns the first reason why pulls
         cannot be answered; None if they can be."""
         if not self._warm.is_set():

@@ -51,7 +51,7 @@ class TsValidator:
             )
         return ts
 
-    def begun(self, view: TenantView, name: str, start_ts: int) -> None:
+    def wait_resolved(self, view: TenantView, name: str, start_ts: int) -> None:
         """Wait until start_ts, the value of the parameter `name`, is resolved: before that, a transaction with this
         start_ts may still commit. Raises InvalidRequest and Unavailable, as `readable` does."""
         if start_ts > view.resolved_ts():

@@ -64,13 +64,13 @@ def parts_between(
     if after is None:
         assert before is not None
         return [TableComparison(before, versions[0], low_ts, high_ts, gone=gone)]
-    if before is None or same_line(before.table, after.table):
+    if before is None or comparable(before.table, after.table):
         return [TableComparison(after, versions[1], low_ts, high_ts, kept, gone, new)]
     old = TableComparison(before, versions[0], low_ts, high_ts, gone=gone)
     return [*([old] if gone else []), TableComparison(after, versions[1], low_ts, high_ts, kept, (), new)]
 
 
-def same_line(before: Table, after: Table) -> bool:
+def comparable(before: Table, after: Table) -> bool:
     """Whether rows of `before` and `after` can be compared: they are the same table, or, as after a TRUNCATE or
     EXCHANGE, tables with the same kind of row key, at least one column id in common, and equal definitions of all such
     columns."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tistream.schema.visible import TableVersion
-from tistream_api.points.net.net_changes import TableComparison, parts_between, same_line
+from tistream_api.points.net.net_changes import TableComparison, comparable, parts_between
 from tistream_api.points.net.net_page import DDL, GONE, ROWS, NetPart
 
 
@@ -30,7 +30,7 @@ def squash_parts(
     for version in after:
         own = earlier.get(version.head.id)
         named = free.get(version.folded) if own is None else None
-        if named is not None and same_line(named.table, version.table):
+        if named is not None and comparable(named.table, version.table):
             own = named
             used.add(named.head.id)
         parts = parts_between(own, version, versions, low_ts, high_ts)

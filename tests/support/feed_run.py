@@ -47,13 +47,13 @@ class StillView:
     def check_known(self) -> None:
         """It is known."""
 
-    def check_retained(self, ts: int) -> None:
+    def check_served(self, ts: int) -> None:
         assert ts >= self.world.snapshot_ts
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         return False
 
-    def met(self, barrier: Barrier) -> None:
+    def record_barrier(self, barrier: Barrier) -> None:
         raise AssertionError(barrier)
 
 

@@ -14,7 +14,7 @@ from support.index_reader import Versions, part_versions, parts_of
 from support.sim.audit import ObservedStore
 from support.split_world import SplitWorld
 from tistream.model.ts import physical_ms
-from tistream.pool.lineage import Cover, Lineage
+from tistream.pool.lineage import Lineage, LogSpan
 from tistream.schema import log_format
 from tistream.schema.log_format import LogObject
 from tistream.storage import layout
@@ -74,7 +74,7 @@ class GoldenIndex:
         assert len(world.rows) == self.tasks
         self.covers = self.covers_of(world)
 
-    def covers_of(self, world: SplitWorld) -> list[Cover]:
+    def covers_of(self, world: SplitWorld) -> list[LogSpan]:
         """What the tasks have now, by their manifests."""
         lineage = Lineage(self.objects, self.golden.tenant)
         return [cover for row in world.rows.values() for cover in lineage.covers(row, None)]
@@ -110,7 +110,7 @@ class GoldenIndex:
         ), "the index has no version that was not committed"
         return checked
 
-    def _histories(self, covers: list[Cover]) -> tuple[dict[bytes, list[tuple[int, bytes | None]]], int]:
+    def _histories(self, covers: list[LogSpan]) -> tuple[dict[bytes, list[tuple[int, bytes | None]]], int]:
         """The versions of each key, oldest first, as (commit_ts, value or None for a delete); and the base_ts."""
         versions: Versions = {}
         base_ts = max([self.golden.snapshot_ts, *(cover.log.view.base_ts for cover in covers)])

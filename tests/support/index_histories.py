@@ -12,7 +12,7 @@ from support.sorter_world import InlineRunner
 from support.split_histories import History
 from support.split_world import PoolReader
 from tistream.model.ts import physical_ms
-from tistream.pool.lineage import Cover, Lineage
+from tistream.pool.lineage import Lineage, LogSpan
 from tistream.schema import log_format
 from tistream.schema.log_format import LogObject
 from tistream.storage import layout
@@ -100,7 +100,7 @@ class IndexHistory(History):
                 return
         raise AssertionError("the index never comes to rest")
 
-    def covers(self) -> list[Cover]:
+    def covers(self) -> list[LogSpan]:
         lineage = Lineage(self.objects, self.upstream.tenant)
         return [cover for row in self.world._ordered() for cover in lineage.covers(row, None)]
 

@@ -13,7 +13,7 @@ from tistream.format.segment import OP_PUT, SCHEMA, SegmentRef
 from tistream.format.task_view import TaskView
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS, Window
-from tistream.pool.lineage import Cover
+from tistream.pool.lineage import LogSpan
 from tistream.pool.rows import read_rows
 from tistream.pool.run_rows import read_run
 from tistream.storage.object_store import ObjectStore
@@ -78,7 +78,7 @@ def part_versions(objects: ObjectStore, part: IndexPart, segments: Iterable[Segm
     return out
 
 
-def state_at(objects: ObjectStore, covers: Iterable[Cover], ts: int) -> Versions:
+def state_at(objects: ObjectStore, covers: Iterable[LogSpan], ts: int) -> Versions:
     """The rows of a tenant at `ts`, read as the contract of tistream.format.run says."""
     out: Versions = {}
     for cover in covers:

@@ -91,7 +91,7 @@ def answers(history: History, low_ts: int) -> list[Any]:
     return [
         [(ts, history.tables(ts, "d"), history.schema_version_before(ts + 1)) for ts in times],
         history.tables_named("d", "t", low_ts, high_ts),
-        [history.ever_named(one) for one in range(99, high_ts + 110, 7)],
+        [history.ever_had_id(one) for one in range(99, high_ts + 110, 7)],
     ]
 
 

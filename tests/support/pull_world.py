@@ -118,7 +118,7 @@ class StandingProgress:
     def stopping(self) -> bool:
         return False
 
-    def met(self, barrier: Barrier) -> None:
+    def record_barrier(self, barrier: Barrier) -> None:
         self.barriers.append(barrier)
 
 

@@ -102,7 +102,7 @@ class Readers:
 
     def _refresh(self, *, newest: bool) -> None:
         before = self.view.resolved_ts(), self.view.flushed_ts()
-        self.view.use(self._route("api", newest=newest))
+        self.view.replace_route(self._route("api", newest=newest))
         self.view.refresh()
         assert self.view.resolved_ts() >= before[0]
         assert self.view.flushed_ts() >= before[1]

@@ -53,14 +53,14 @@ class Pool:
     def check_known(self) -> None:
         """It is known."""
 
-    def check_retained(self, ts: int) -> None:
+    def check_served(self, ts: int) -> None:
         assert ts >= SNAPSHOT_TS
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         with self._moved:
             return self._moved.wait_for(lambda: self._ts > ts, timeout_ms / 1000)
 
-    def met(self, barrier: Barrier) -> None:
+    def record_barrier(self, barrier: Barrier) -> None:
         raise AssertionError(str(barrier))
 
 

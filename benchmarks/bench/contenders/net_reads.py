@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.inputs.version_pool import SCOPE, VersionPool, met
+from bench.inputs.version_pool import SCOPE, VersionPool, record_barrier
 from tistream.decode import warm
 from tistream.format.run import RunRef
 from tistream.format.segment import SegmentRef
@@ -43,7 +43,9 @@ class Diff:
         versions = source.schema_version(at.low_ts), source.schema_version(at.high_ts)
         parts = diff_parts(parts_between(before, after, versions, at.low_ts, at.high_ts))
         encoder, reads = FORMATS["arrow"].new(), self._pool.reads()
-        page = NetPage(Kind.DIFF, SCOPE, parts, at, self._limit, source, reads, encoder, count, met, lambda: False)
+        page = NetPage(
+            Kind.DIFF, SCOPE, parts, at, self._limit, source, reads, encoder, count, record_barrier, lambda: False
+        )
         for _ in page.pieces():
             pass
         return sent

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.inputs.mixed_rows import TABLE_ID, keys
-from bench.inputs.version_pool import SCOPE, VersionPool, met
+from bench.inputs.version_pool import SCOPE, VersionPool, record_barrier
 from tistream.decode import warm
 from tistream.format.run import RunRef
 from tistream.model.ts import Window
@@ -71,7 +71,7 @@ class PointReads:
             sent += rows
 
         encoder = ENCODERS["ndjson"](shape)
-        page = RowsPage(SCOPE, shape, ranges, only, b"", 10, reads, encoder, count, met, lambda: False)
+        page = RowsPage(SCOPE, shape, ranges, only, b"", 10, reads, encoder, count, record_barrier, lambda: False)
         for _ in page.pieces():
             pass
         return sent

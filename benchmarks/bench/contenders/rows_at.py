@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.inputs.mixed_rows import committed
 from bench.inputs.pulled_pool import SNAPSHOT_TS
-from bench.inputs.version_pool import SCOPE, VersionPool, met
+from bench.inputs.version_pool import SCOPE, VersionPool, record_barrier
 from bench.inputs.version_runs import OBJECT_ROWS, put_run
 from tistream.decode import warm
 from tistream.format.run import SCHEMA
@@ -37,7 +37,9 @@ class RowsAt:
             sent += rows
 
         encoder, reads = ENCODERS["arrow"](shape), self._pool.reads()
-        page = RowsPage(SCOPE, shape, ranges, only, b"", self._rows, reads, encoder, count, met, lambda: False)
+        page = RowsPage(
+            SCOPE, shape, ranges, only, b"", self._rows, reads, encoder, count, record_barrier, lambda: False
+        )
         for _ in page.pieces():
             pass
         return sent

@@ -45,10 +45,10 @@ class Schema:
     def find_table(self, number: int) -> int:
         """What a pull of one table looks up: who bears the name, and its versions."""
         database = number % self._databases
-        (bearer,) = self._history.tables_named(
+        (table,) = self._history.tables_named(
             f"db{database}", f"t{number % TABLES_A_DATABASE}", SNAPSHOT_TS, SNAPSHOT_TS + 5
         )
-        (found,) = self._history.versions_of(bearer.physical_ids[0], SNAPSHOT_TS, SNAPSHOT_TS + 5)
+        (found,) = self._history.versions_of(table.physical_ids[0], SNAPSHOT_TS, SNAPSHOT_TS + 5)
         assert found[2] is not None
         return len(found[2].table.visible_columns)
 

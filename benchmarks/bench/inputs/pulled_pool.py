@@ -47,7 +47,7 @@ class _Standing:
     def stopping(self) -> bool:
         return False
 
-    def met(self, barrier: Barrier) -> None:
+    def record_barrier(self, barrier: Barrier) -> None:
         raise AssertionError(str(barrier))
 
 

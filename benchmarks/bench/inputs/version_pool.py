@@ -64,6 +64,6 @@ def _gone() -> None:
     raise AssertionError("nothing is deleted here")
 
 
-def met(barrier: Barrier) -> None:
+def record_barrier(barrier: Barrier) -> None:
     """What a page does with a row that cannot be decoded."""
     raise AssertionError(str(barrier))

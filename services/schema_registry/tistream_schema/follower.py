@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tistream.errors import CorruptObject, InvariantBroken, NotFoundYet, TiStreamError
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
-from tistream.pool.lineage import Cover, Lineage, reached
+from tistream.pool.lineage import Lineage, LogSpan, reached
 from tistream.pool.task_log import TaskLog
 from tistream.schema.log_format import LogObject
 from tistream.schema.records import Record
@@ -123,7 +123,7 @@ class SchemaFollower:
 
     def _covered(self, tasks: Sequence[SchemaTask], promises: Mapping[int, TaskPromise]) -> int:
         """The ts up to which the manifests that were read have every row of these tasks."""
-        covers: list[Cover] = []
+        covers: list[LogSpan] = []
         for task in tasks:
             promise = promises.get(task.task_id)
             found = self._lineage.covers(task, promise.manifest if promise else None)

@@ -124,7 +124,7 @@ class FeedConsumer:
         if not fresh:
             return
         for partition in sorted(fresh):
-            self._reorder.join(partition)
+            self._reorder.add_partition(partition)
             self._offsets[partition] = 0
         self._topics.read_from(self._offsets)
         self._topics.pause(self._paused)

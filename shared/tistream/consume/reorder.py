@@ -127,7 +127,7 @@ class Reorder:
         low = min(state.resolved_ts for state in self._states.values())
         return frozenset(one for one, state in self._states.items() if state.resolved_ts > low)
 
-    def join(self, partition: Partition) -> None:
+    def add_partition(self, partition: Partition) -> None:
         """Begin to wait for a partition that was added to the topic. Its resolved ts begins at the current `ts`,
         because it has no older events."""
         self._states.setdefault(partition, _PartitionState(self._ts, 0))

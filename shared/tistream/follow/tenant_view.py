@@ -21,7 +21,7 @@ from tistream.follow.snapshot_ids import SnapshotIds
 from tistream.logbackup.release import STORE_ID
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
+from tistream.pool.lineage import Lineage, LogSpan, SharedSegments, reached
 from tistream.pool.segment_index import SegmentIndex
 from tistream.pool.versions.plan import IndexShard, shards_of
 from tistream.read.group_cache import GroupCache
@@ -76,7 +76,7 @@ class TenantView:
         self._refreshed_ms = -(1 << 62)
         self._requested_ms = -(1 << 62)
         self._lineage = Lineage(objects, self.tenant)  # used by the refreshing thread alone
-        self._covers: dict[int, list[Cover]] = {}  # by task of the route: the logs that its rows were last read from
+        self._covers: dict[int, list[LogSpan]] = {}  # by task of the route: the logs that its rows were last read from
         self._shared = SharedSegments()
         self._segments = SegmentIndex()
         self._shards: list[IndexShard] = []
@@ -137,7 +137,7 @@ class TenantView:
         if ts < kept_ts:
             raise not_kept(ts, kept_ts)
 
-    def check_retained(self, ts: int) -> None:
+    def check_served(self, ts: int) -> None:
         """Check that changes above `ts` are kept and served. Raises Gone if some may have been deleted, or lie below
         `earliest_ts`."""
         earliest_ts = self.earliest_ts()
@@ -178,7 +178,7 @@ class TenantView:
         """Whether the service is stopping."""
         return self._stopping.is_set()
 
-    def met(self, barrier: Barrier) -> None:
+    def record_barrier(self, barrier: Barrier) -> None:
         """Record an undecodable row (a barrier): it is shown in status, counted once in the metric and, up to a limit,
         logged."""
         with self._lock:
@@ -209,7 +209,7 @@ class TenantView:
         return self._clock.monotonic_ms() - self._refreshed_ms
 
     @property
-    def looked_at(self) -> bool:
+    def refreshed(self) -> bool:
         """Whether at least one refresh has completed."""
         return self._refreshed_ms >= 0
 
@@ -346,7 +346,7 @@ class TenantView:
             flushed_ts = min(cover.log.flushed_ts for some in covers for cover in some)
             self._flushed_ts = max(self._flushed_ts, flushed_ts)
 
-    def use(self, route: TenantRoute) -> None:
+    def replace_route(self, route: TenantRoute) -> None:
         """Replace the tenant's route by a newer one. The data that was read for the previous route stays until the
         tasks of the new one have been read."""
         with self._lock:

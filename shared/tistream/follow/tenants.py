@@ -101,7 +101,7 @@ class Tenants:
         with self._lock:
             return dict(self._views)
 
-    def excused_ms(self, view: TenantView) -> int:
+    def refresh_pause_ms(self, view: TenantView) -> int:
         """The part of a view's `seen_ago_ms` that is due to the pause between refreshes, which is no lag, in ms. At
         most one refresh interval, so that an overdue refresh counts as lag."""
         idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(self._views))
@@ -130,7 +130,7 @@ class Tenants:
             views = [(key, view) for key, view in self._views.items() if key not in self._busy]
         idle: list[tuple[TenantKey, TenantView]] = []
         for key, view in views:
-            if view.idle_ms() < ACTIVE_MS or not view.looked_at:
+            if view.idle_ms() < ACTIVE_MS or not view.refreshed:
                 if view.age_ms() >= ACTIVE_EVERY_MS:
                     self._begin(key, view)
             elif view.age_ms() >= IDLE_EVERY_MS:
@@ -176,7 +176,7 @@ class Tenants:
                     continue
                 seen.add(key)
                 if key in self._views:
-                    self._views[key].use(route)
+                    self._views[key].replace_route(route)
                 else:
                     self._views[key] = self._new_view(route, key)
             for key in set(self._views) - seen:
@@ -201,7 +201,7 @@ class Tenants:
         refresh counts as lag. Paused tenants are left out."""
         now_ms = self._clock.now_ms()
         lags_ms = [
-            now_ms - self.excused_ms(view) - physical_ms(view.resolved_ts())
+            now_ms - self.refresh_pause_ms(view) - physical_ms(view.resolved_ts())
             for view in self.views().values()
             if view.route.snapshot_ts is not None and not view.route.paused
         ]

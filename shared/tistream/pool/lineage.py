@@ -41,7 +41,7 @@ class ManifestProgress(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
+class LogSpan:
     """A task's log, and a span of keys. All committed rows with these keys are in that log."""
 
     span: KeySpan
@@ -57,7 +57,7 @@ class Lineage:
         self._logs: dict[int, TaskLog] = {}
         self._used: set[int] = set()
 
-    def covers(self, task: RoutedTask, reported: int | None) -> list[Cover]:
+    def covers(self, task: RoutedTask, reported: int | None) -> list[LogSpan]:
         """Logs that together cover the task's span, each key once. `reported` is the number of the newest manifest that
         the task's sorter has reported. If it is None, the object store is asked for newer manifests.
 
@@ -68,7 +68,7 @@ class Lineage:
         own = self._read(task.task_id, reported)
         if own.begun or not task.parents:
             return self._below(own, task.span)
-        found: list[Cover] = []
+        found: list[LogSpan] = []
         for parent in task.parents:
             log = self._read(parent, None)
             piece = log.span.clip(task.span) if log.begun else None
@@ -83,18 +83,18 @@ class Lineage:
         self._logs = {task_id: log for task_id, log in self._logs.items() if task_id in self._used}
         self._used.clear()
 
-    def _below(self, log: TaskLog, span: KeySpan) -> list[Cover]:
+    def _below(self, log: TaskLog, span: KeySpan) -> list[LogSpan]:
         """Find the logs that have the rows of `span`, which is a part of the span of `log`: `log` itself or, if its
         task is sealed, the logs of its children. If a child has written nothing yet, `log` still has the rows of its
         keys."""
         if not log.sealed:
-            return [Cover(span, log)]
-        found: list[Cover] = []
+            return [LogSpan(span, log)]
+        found: list[LogSpan] = []
         for task_id, child_span in log.children:
             piece = child_span.clip(span)
             if piece is not None:
                 child = self._read(task_id, None)
-                found += self._below(child, piece) if child.begun else [Cover(piece, log)]
+                found += self._below(child, piece) if child.begun else [LogSpan(piece, log)]
         return found
 
     def _read(self, task_id: int, reported: int | None) -> TaskLog:
@@ -105,13 +105,13 @@ class Lineage:
         return log
 
 
-def reached(covers: Iterable[Cover], promises: Mapping[int, ManifestProgress]) -> int:
+def reached(covers: Iterable[LogSpan], reports: Mapping[int, ManifestProgress]) -> int:
     """The ts up to which the manifests that were read hold every row of these covers.
 
     `promises` has the sorters' reports, by task id. They must have been fetched before the manifests were read. A
     report counts only if every manifest up to its `manifest` has been read.
     """
-    return min(_reached(cover.log, promises.get(cover.log.task_id)) for cover in covers)
+    return min(_reached(cover.log, reports.get(cover.log.task_id)) for cover in covers)
 
 
 def _reached(log: TaskLog, promise: ManifestProgress | None) -> int:

@@ -11,7 +11,7 @@ from tistream.model.ts import MAX_TS, Window
 from tistream.pool.versions.plan import IndexShard, records_of
 from tistream.read.cursor import Scope
 from tistream.read.source import TenantSource
-from tistream.schema.imports import Import, problem
+from tistream.schema.imports import ImportPeriod, problem
 from tistream.schema.visible import TableVersion
 
 
@@ -44,7 +44,9 @@ def why_not_served(
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def _check(source: TenantSource, shards: Sequence[IndexShard], one: int, found: Import, low: int, high: int) -> None:
+def _check(
+    source: TenantSource, shards: Sequence[IndexShard], one: int, found: ImportPeriod, low: int, high: int
+) -> None:
     reason = problem(found, _read_as_of(shards, one), low, high)
     if reason is not None:
         name = source.name_now(one)

@@ -115,10 +115,10 @@ class OversizedCommit:
         """Cut the pieces so that each fits into the budget, and leave out those that lie before the start. The keys of
         a piece are read only when the piece is next, so that the keys of one piece at a time are in memory."""
         for piece in pieces:
-            if self._inside and piece.over_before(self._start):
+            if self._inside and piece.ends_by(self._start):
                 continue
             for part in piece.cut_at(self._cuts_of(piece)) if piece.rows_max > self._budget else [piece]:
-                if not (self._inside and part.over_before(self._start)):
+                if not (self._inside and part.ends_by(self._start)):
                     yield part
 
     def _cuts_of(self, piece: PlanPiece) -> list[bytes]:

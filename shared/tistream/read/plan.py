@@ -184,7 +184,7 @@ class PlanPiece:
             if low is not None
         ]
 
-    def over_before(self, at: Position) -> bool:
+    def ends_by(self, at: Position) -> bool:
         """Whether all events of the piece come at or before a position in the same commit_ts."""
         if at.place is not Place.ROW:
             return True

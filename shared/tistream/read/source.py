@@ -26,7 +26,7 @@ from tistream.read.row_events import Interval, Shapes
 from tistream.read.shared_work import SharedResult
 from tistream.read.source_contract import Alive, DerivedResult, GroupIndex, T
 from tistream.schema.history import History, ListedTable, NamedInterval
-from tistream.schema.imports import Import
+from tistream.schema.imports import ImportPeriod
 from tistream.schema.visible import TableVersion, fold
 
 
@@ -92,13 +92,13 @@ class TenantSource:
         if scope.database is None:
             return None
         with self._lock:
-            tables_named = self._history().tables_named(scope.database, scope.table, window.low, window.high)
-        return np.array(sorted({one for bearer in tables_named for one in bearer.physical_ids}), dtype=np.int64)
+            tables = self._history().tables_named(scope.database, scope.table, window.low, window.high)
+        return np.array(sorted({one for table in tables for one in table.physical_ids}), dtype=np.int64)
 
     def shapes(self, scope: Scope, ids: Sequence[int], window: Window) -> Shapes:
         with self._lock:
             history = self._history()
-            unknown = frozenset(one for one in ids if not history.ever_named(one))
+            unknown = frozenset(one for one in ids if not history.ever_had_id(one))
             intervals = {one: _shown(history, scope, one, window) for one in ids if one not in unknown}
             versions = history.schema_versions(window.low, window.high)
         return Shapes(
@@ -207,20 +207,20 @@ class TenantSource:
         with self._lock:
             return any(history.owned(one, max(begins_ts, history.snapshot_ts)) for one in physical_ids)
 
-    def imports(self, physical_ids: Iterable[int]) -> dict[int, Import]:
+    def imports(self, physical_ids: Iterable[int]) -> dict[int, ImportPeriod]:
         """The last import into each of these physical ids that has had one."""
         with self._lock:
             return self._history().imports(physical_ids)
 
-    def imports_of(self, scope: Scope, window: Window) -> dict[int, Import]:
+    def imports_of(self, scope: Scope, window: Window) -> dict[int, ImportPeriod]:
         """The last import into each physical id that belongs to the scope in the window and has had an import. If the
         scope is the whole tenant, the ids are those that exist now."""
         with self._lock:
             history = self._history()
             if scope.database is None:
                 return history.imports()
-            tables_named = history.tables_named(scope.database, scope.table, window.low, window.high)
-            return history.imports({one for bearer in tables_named for one in bearer.physical_ids})
+            tables = history.tables_named(scope.database, scope.table, window.low, window.high)
+            return history.imports({one for table in tables for one in table.physical_ids})
 
     def name_now(self, physical_id: int) -> str:
         """The name `database.table` of the table that has the physical id now; the id as text if no table has it."""

@@ -40,7 +40,7 @@ class CurrentSchema:
         self._databases: dict[int, Database] = {}
         self._tables: dict[int, dict[int, StoredTable]] = {}  # table id -> database id -> table
         self._tables_of: dict[int, set[int]] = {}  # database id -> table ids
-        self._ever_named = IdSet()
+        self._known_ids = IdSet()
 
     def apply(self, records: Iterable[Record]) -> ChangedIds:
         """Apply the records of one transaction. Returns what they change; a changed database changes all of its
@@ -63,7 +63,7 @@ class CurrentSchema:
                 case RestoredTables():
                     touched.restored.append(change)
                 case BaseState():
-                    self._ever_named.update(change.named)
+                    self._known_ids.update(change.named)
                     touched.base = change
         for database_id in touched.databases:
             touched.tables |= self._tables_of.get(database_id, set())
@@ -93,13 +93,13 @@ class CurrentSchema:
             return self.database_name(database_id) or "", stored.head.name
         return None
 
-    def ever_named(self, physical_id: int) -> bool:
+    def ever_had_id(self, physical_id: int) -> bool:
         """Whether any TableInfo that was ever applied contained the id."""
-        return physical_id in self._ever_named
+        return physical_id in self._known_ids
 
-    def named(self) -> tuple[int, ...]:
-        """Every id for which `ever_named` is true, in ascending order."""
-        return tuple(self._ever_named)
+    def known_ids(self) -> tuple[int, ...]:
+        """Every id for which `ever_had_id` is true, in ascending order."""
+        return tuple(self._known_ids)
 
     def _apply_database(self, change: DatabaseChange) -> None:
         if change.info is None:
@@ -116,7 +116,7 @@ class CurrentSchema:
             info = change.text.info()
             places[change.database_id] = StoredTable(change.text, info)
             self._tables_of.setdefault(change.database_id, set()).add(change.table_id)
-            self._ever_named.update(named_ids(info))
+            self._known_ids.update(named_ids(info))
             return
         self._tables_of.get(change.database_id, set()).discard(change.table_id)
         if not places:

@@ -19,7 +19,7 @@ from typing import TypeVar
 from tistream.errors import Gone
 from tistream.schema.current import CurrentSchema
 from tistream.schema.ddl_event import DdlEvent, JobTracker, VisibleChange
-from tistream.schema.imports import Import, Imports
+from tistream.schema.imports import ImportModes, ImportPeriod
 from tistream.schema.names import NameIndex
 from tistream.schema.records import BaseState, Record
 from tistream.schema.timeline import Timeline
@@ -72,7 +72,7 @@ class History:
         self._tables_ts: list[int] = []  # the timestamps at which any visible table changed, ascending
         self._events: list[DdlEvent] = []
         self._jobs = JobTracker()
-        self._imports = Imports()
+        self._imports = ImportModes()
 
     # ---- writing
 
@@ -100,7 +100,7 @@ class History:
         """The state that the newest records up to `ts` do not contain, and that a history which begins at `ts` needs in
         addition. Raises Gone."""
         self._refuse_below(ts)
-        return BaseState(self._current.named(), self._jobs.marks(ts), self._imports.ended(ts))
+        return BaseState(self._current.known_ids(), self._jobs.marks(ts), self._imports.ended(ts))
 
     def forget(self, before_ts: int) -> None:
         """Drop the history below `before_ts`: reads below it raise Gone from now on. Every record at or below it must
@@ -261,9 +261,9 @@ class History:
                 out.extend(self._versions[table_id].runs(from_ts, to_ts))
         return out
 
-    def ever_named(self, physical_id: int) -> bool:
+    def ever_had_id(self, physical_id: int) -> bool:
         """Whether any TableInfo ever contained the id, visible or not, system schemas included."""
-        return self._current.ever_named(physical_id)
+        return self._current.ever_had_id(physical_id)
 
     def owned(self, physical_id: int, ts: int) -> bool:
         """Whether a visible table had the physical id at `ts`. If the history at `ts` was dropped, the result is True
@@ -271,7 +271,7 @@ class History:
         owner = self._owners.get(physical_id)
         return owner is not None and owner.at(max(ts, self.base_ts)) is not None
 
-    def imports(self, physical_ids: Iterable[int] | None = None) -> dict[int, Import]:
+    def imports(self, physical_ids: Iterable[int] | None = None) -> dict[int, ImportPeriod]:
         """The last IMPORT INTO or restore into each of these physical ids that has had one (imports.py). With None: of
         all physical ids that belong to a table now."""
         found = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
+class ImportPeriod:
     """One period of a table's import mode: TiDB set it at `from_ts` and cleared it at `to_ts`. `to_ts` is None while
     the mode is set."""
 
@@ -19,39 +19,39 @@ class Import:
     to_ts: int | None
 
 
-class Imports:
+class ImportModes:
     """The last IMPORT INTO, or restore of files, into each physical table id."""
 
     def __init__(self) -> None:
-        self._of: dict[int, Import] = {}
+        self._of: dict[int, ImportPeriod] = {}
 
     def begin(self, physical_ids: Iterable[int], ts: int) -> None:
         """Record that the import mode of these ids is set from `ts` on. If an earlier import of an id is known, the new
         one begins where that one began, because it is not known whether a backfill came between them."""
         for one in physical_ids:
             known = self._of.get(one)
-            self._of[one] = Import(ts if known is None else known.from_ts, None)
+            self._of[one] = ImportPeriod(ts if known is None else known.from_ts, None)
 
     def end(self, physical_ids: Iterable[int], ts: int) -> None:
         """Record that the import mode of these ids is cleared at `ts`."""
         for one in physical_ids:
             known = self._of.get(one)
             if known is not None and known.to_ts is None:
-                self._of[one] = Import(known.from_ts, ts)
+                self._of[one] = ImportPeriod(known.from_ts, ts)
 
     def ran(self, physical_ids: Iterable[int], from_ts: int, to_ts: int) -> None:
         """Record a restore that is known only after its end. If an import of an id is known too, the result covers
         both; an import that has not ended stays so."""
         for one in physical_ids:
-            known = self._of.get(one, Import(from_ts, to_ts))
+            known = self._of.get(one, ImportPeriod(from_ts, to_ts))
             ended_ts = None if known.to_ts is None else max(known.to_ts, to_ts)
-            self._of[one] = Import(min(known.from_ts, from_ts), ended_ts)
+            self._of[one] = ImportPeriod(min(known.from_ts, from_ts), ended_ts)
 
     def drop(self, physical_id: int) -> None:
         """Remove an id that no longer belongs to any table. The rows of the id are gone too."""
         self._of.pop(physical_id, None)
 
-    def of(self, physical_id: int) -> Import | None:
+    def of(self, physical_id: int) -> ImportPeriod | None:
         """The last import into a physical id; None if there was no import."""
         return self._of.get(physical_id)
 
@@ -71,10 +71,10 @@ class Imports:
         """Add the imports that `ended` returned. If an import of the same id is known already, it is newer and
         stays."""
         for one, from_ts, to_ts in ended:
-            self._of.setdefault(one, Import(from_ts, to_ts))
+            self._of.setdefault(one, ImportPeriod(from_ts, to_ts))
 
 
-def problem(found: Import, base_ts: int | None, low: int, high: int) -> str | None:
+def problem(found: ImportPeriod, base_ts: int | None, low: int, high: int) -> str | None:
     """The reason why changes in (low, high] of a physical id cannot be served; None if they can. `found` is the id's
     last import. `base_ts`: the ts as of which all rows of the id were backfilled; None if they were not."""
     if high <= found.from_ts:

@@ -101,7 +101,7 @@ class JobMark:
 @dataclass(frozen=True, slots=True)
 class BaseState:
     """The state that a base's restated records do not contain: `named`, every id that any TableInfo has contained,
-    ascending; `jobs`, the states of running jobs; and `imports`, the imports that have ended (Imports.ended)."""
+    ascending; `jobs`, the states of running jobs; and `imports`, the imports that have ended (ImportModes.ended)."""
 
     named: tuple[int, ...]
     jobs: tuple[JobMark, ...]

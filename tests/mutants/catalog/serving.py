@@ -146,7 +146,7 @@ def cursor_not_checked(original: Function) -> Function:
 
 
 @mutant(
-    "tistream:TenantView.check_retained",
+    "tistream:TenantView.check_served",
     invariants=(19,),
     catchers=("test_a_pull_from_below_the_snapshot_is_refused_however_it_says_so",),
 )

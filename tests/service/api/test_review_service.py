@@ -107,7 +107,7 @@ def test_coverage_of_a_task_that_its_sorter_does_not_hold_yet_is_no_404(world: W
             sorter_node="sorter-1",
             sorter_url=world.sorter.server.url,
         )
-        view.use(TenantRoute(cluster_id="7", tenant_id="waiting", snapshot_ts=5, tasks=[task]))
+        view.replace_route(TenantRoute(cluster_id="7", tenant_id="waiting", snapshot_ts=5, tasks=[task]))
         view.refresh()
         with pytest.raises(Unavailable, match="999"):
             TenantStatus(http, tenants, CLOCK, meta).coverage(view, b"", b"")

@@ -34,8 +34,8 @@ def tables() -> dict[str, TableVersion]:
     found = {}
     for database in history("everything").databases(end):
         for listed in history("everything").tables(end, database) or ():
-            (bearer,) = history("everything").tables_named(database, listed.name, end, end + 1)
-            version = history("everything").table_at(bearer.physical_ids[0], end + 1) if bearer.physical_ids else None
+            (table,) = history("everything").tables_named(database, listed.name, end, end + 1)
+            version = history("everything").table_at(table.physical_ids[0], end + 1) if table.physical_ids else None
             if version is None:  # a view or a sequence
                 continue
             with contextlib.suppress(UnsupportedTable):

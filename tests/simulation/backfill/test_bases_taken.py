@@ -103,7 +103,7 @@ class BackfillWorld:
         for task_id, span in enumerate(self.world.spans, 1):
             log = TaskLog(self.world.objects, self.tenant, task_id)
             log.refresh()
-            out += shards_of([lineage.Cover(span, log)])
+            out += shards_of([lineage.LogSpan(span, log)])
         return out
 
     def base_ts(self, table_id: int) -> int | Hole:

@@ -13,7 +13,7 @@ from support.log_world import SNAPSHOT_TS, TENANT, Node, log_keys, meta_row, poo
 from tistream.errors import CorruptObject, Unavailable
 from tistream.format import floor as floor_format
 from tistream.model.span import KeySpan
-from tistream.schema.imports import Import
+from tistream.schema.imports import ImportPeriod
 from tistream.schema.records import RestoredTables
 from tistream.schema.tidb import restored_mark
 from tistream.schema.tidb.meta_key import encode_key
@@ -71,7 +71,7 @@ def test_a_restore_by_br_is_known_from_its_mark_and_after_the_log_was_restated()
     assert again.follower.load()
     for one in (node, again):
         with one.schema.reading() as history:
-            assert history.imports() == {99: Import(12, 18)}, "of 5000 no row is known"
+            assert history.imports() == {99: ImportPeriod(12, 18)}, "of 5000 no row is known"
 
 
 class Crash(BaseException):

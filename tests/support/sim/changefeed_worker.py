@@ -60,7 +60,7 @@ class PlayedPool:
     def check_known(self) -> None:
         assert self.ts >= self.world.snapshot_ts
 
-    def check_retained(self, ts: int) -> None:
+    def check_served(self, ts: int) -> None:
         assert ts >= self.world.snapshot_ts
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
@@ -70,7 +70,7 @@ class PlayedPool:
             sleep(LOOK_S)
         return self.ts > ts
 
-    def met(self, barrier: Barrier) -> None:
+    def record_barrier(self, barrier: Barrier) -> None:
         self.barriers.append(barrier)
 
 

@@ -125,5 +125,5 @@ def test_pieces_hold_every_row_once_and_in_order(
     start_ts, table_id, op, key, _ = data.draw(st.sampled_from(flat))
     at = Position(9, Place.ROW, start_ts, table_id, op, key)
     for piece, events in zip(cut, found, strict=True):
-        if piece.over_before(at):
+        if piece.ends_by(at):
             assert all(event[:4] <= (start_ts, table_id, op, key) for event in events)

@@ -149,7 +149,7 @@ class World:
         return self.view.resolved_ts()
 
     def route_anew(self, epoch: int) -> None:
-        self.view.use(self._route(epoch))
+        self.view.replace_route(self._route(epoch))
 
 
 def row(commit_ts: int) -> Row:
@@ -172,9 +172,9 @@ def test_a_task_that_a_route_left_out_has_its_segments_again_when_it_is_back() -
     world.tell()
     assert world.refreshed() == 600
     route = world.view.route
-    world.view.use(route.model_copy(update={"tasks": route.tasks[1:]}))
+    world.view.replace_route(route.model_copy(update={"tasks": route.tasks[1:]}))
     world.refreshed()
-    world.view.use(route)
+    world.view.replace_route(route)
     assert world.refreshed() == 600
     assert [segment.rows for segment in world.view.source.segments(Window(500, 600))] == [1]
 
@@ -186,11 +186,11 @@ def test_a_tenant_that_a_restored_database_has_forgotten_keeps_its_rows_until_it
     world.tell()
     assert world.refreshed() == 600
     route = world.view.route
-    world.view.use(route.model_copy(update={"tasks": [], "snapshot_ts": None}))
+    world.view.replace_route(route.model_copy(update={"tasks": [], "snapshot_ts": None}))
     world.refreshed()
     with pytest.raises(Unavailable, match="it has no tasks yet"):
         world.view.kept_ts()
-    world.view.use(route)
+    world.view.replace_route(route)
     assert world.view.kept_ts() == SNAPSHOT
     assert (world.view.resolved_ts(), segments(world), versions(world)) == (600, [550], [550])
     world.flush(700, [row(650)])
@@ -286,9 +286,9 @@ def test_what_one_task_does_not_keep_is_gone() -> None:
     world.tell()
     world.refreshed()
     assert world.view.earliest_ts() == 300
-    world.view.check_retained(300)
+    world.view.check_served(300)
     with pytest.raises(Gone) as raised:
-        world.view.check_retained(299)
+        world.view.check_served(299)
     assert raised.value.extra["earliest_ts"] == "300"
     with pytest.raises(Gone):
         world.view.source.segments(Window(299, 600))
@@ -300,9 +300,9 @@ def test_what_lies_below_the_snapshot_is_gone() -> None:
     world.flush(500)
     world.tell()
     world.refreshed()
-    world.view.check_retained(SNAPSHOT)
+    world.view.check_served(SNAPSHOT)
     with pytest.raises(Gone) as raised:
-        world.view.check_retained(SNAPSHOT - 1)
+        world.view.check_served(SNAPSHOT - 1)
     assert raised.value.extra["earliest_ts"] == str(SNAPSHOT)
 
 
@@ -327,7 +327,7 @@ def test_a_pull_from_below_the_snapshot_is_refused_however_it_says_so(by_cursor:
 def feed_from_log_backup(world: World, *, removed: bool = False) -> None:
     there: dict[str, object] = {"stores": [StoreRoute(store_id=STORE_ID, dispatcher_node=None)]}
     retired: dict[str, object] = {"stores": [], "retired_stores": [STORE_ID]}
-    world.view.use(world.view.route.model_copy(update=retired if removed else there))
+    world.view.replace_route(world.view.route.model_copy(update=retired if removed else there))
 
 
 @pytest.mark.parametrize("removed", [False, True])
@@ -657,7 +657,7 @@ def test_rows_that_cannot_be_shown_are_few_lines_in_the_log(caplog: pytest.LogCa
     def met(seed: int) -> int:
         caplog.clear()
         for number in range(3 * BARRIERS_MAX):
-            world.view.met(Barrier(500, "shop.orders", 7, f"{seed}-{number}".encode(), "no schema"))
+            world.view.record_barrier(Barrier(500, "shop.orders", 7, f"{seed}-{number}".encode(), "no schema"))
         return sum(record.message == "a row cannot be decoded" for record in caplog.records)
 
     assert met(1) == BARRIERS_MAX

@@ -45,14 +45,14 @@ class Standing:
     def check_known(self) -> None:
         assert self.ts
 
-    def check_retained(self, ts: int) -> None:
+    def check_served(self, ts: int) -> None:
         assert ts >= self.world.snapshot_ts
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         self.waited += 1
         return self.ts > ts
 
-    def met(self, barrier: Barrier) -> None:
+    def record_barrier(self, barrier: Barrier) -> None:
         raise AssertionError(barrier)
 
 

@@ -82,13 +82,13 @@ class Pool:
     def check_known(self) -> None:
         return None
 
-    def check_retained(self, ts: int) -> None:
+    def check_served(self, ts: int) -> None:
         return None
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         return self.ts > ts
 
-    def met(self, barrier: Barrier) -> None:
+    def record_barrier(self, barrier: Barrier) -> None:
         raise AssertionError(barrier)
 
 

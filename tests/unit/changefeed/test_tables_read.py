@@ -212,8 +212,8 @@ def test_a_table_is_chosen_by_the_name_that_it_has_at_each_commit(pool: Pool) ->
     ends = [pool.low + (pool.high - pool.low) * at // 50 for at in range(51)]
     for low, high in itertools.pairwise(ends):
         found = pool.source.physical_ids(scope, Window(low, high))
-        tables_named = pool.source.tables_named(Scope(pool.tenant, "shop", "swap1"), Window(low, high))
-        wanted = {one for bearer in tables_named for one in bearer.physical_ids}
+        tables = pool.source.tables_named(Scope(pool.tenant, "shop", "swap1"), Window(low, high))
+        wanted = {one for table in tables for one in table.physical_ids}
         assert found is not None or not pool.source.tables_at(low, Scope(pool.tenant))
         assert found is None or set(found.tolist()) == wanted
 

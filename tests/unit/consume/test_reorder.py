@@ -130,7 +130,7 @@ def test_a_partition_that_joins_is_waited_for() -> None:
     reorder = Reorder([A], ReadProgress())
     reorder.add(A, 0, 10, [ResolvedEvent(5)])
     reorder.ready()
-    reorder.join(B)
+    reorder.add_partition(B)
     reorder.add(A, 1, 10, [row(8, 1), ResolvedEvent(9)])
     reorder.add(B, 0, 10, [row(7, 2)])
     assert reorder.ready() == []

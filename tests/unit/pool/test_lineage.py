@@ -11,7 +11,7 @@ from support.committed_pool import CommittedTask, Row
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
-from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
+from tistream.pool.lineage import Lineage, LogSpan, SharedSegments, reached
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 
@@ -52,7 +52,7 @@ class Pool:
         self.parent.seal(left, right)
         return left, right
 
-    def covers(self, *tasks: Routed, reported: int | None = None) -> list[Cover]:
+    def covers(self, *tasks: Routed, reported: int | None = None) -> list[LogSpan]:
         return [cover for task in tasks for cover in self.lineage.covers(task, reported)]
 
 
@@ -60,11 +60,11 @@ OLD = (Routed(1, WHOLE),)
 NEW = (Routed(2, LEFT, (1,)), Routed(3, RIGHT, (1,)))
 
 
-def told_of(covers: list[Cover]) -> list[tuple[int, KeySpan]]:
+def told_of(covers: list[LogSpan]) -> list[tuple[int, KeySpan]]:
     return [(cover.log.task_id, cover.span) for cover in covers]
 
 
-def counts(covers: list[Cover]) -> list[int]:
+def counts(covers: list[LogSpan]) -> list[int]:
     shared = SharedSegments()
     shared.update(cover.log for cover in covers)
     return [segment.commit_ts_max for segment in shared.segments]

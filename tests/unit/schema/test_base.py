@@ -62,7 +62,7 @@ def fed(history: History, committed: list[list[Record]]) -> History:
 def answers(history: History, base_ts: int) -> list[Any]:
     """All that may be asked for from base_ts on."""
     physical = [*range(101, 105), *range(201, 205), *range(301, 305)]
-    out: list[Any] = [[history.ever_named(one) for one in range(99, 400)], history.ddl_events(base_ts, END)]
+    out: list[Any] = [[history.ever_had_id(one) for one in range(99, 400)], history.ddl_events(base_ts, END)]
     for ts in range(base_ts, END):
         out += [history.databases(ts), history.schema_version_at(ts), history.schema_version_before(ts + 1)]
         out += [history.tables(ts, name) for name in ("a", "b")]
@@ -143,7 +143,7 @@ def test_what_was_dropped_is_not_restated_and_what_moved_is_where_it_is() -> Non
         assert found.databases(5) == ["d", "e"]
         assert found.tables(5, "d") == []
         assert [one.table_id for one in found.tables(5, "e") or ()] == [101]
-        assert (found.schema_version_at(5), found.ever_named(100), found.ever_named(102)) == (4, True, False)
+        assert (found.schema_version_at(5), found.ever_had_id(100), found.ever_had_id(102)) == (4, True, False)
 
 
 def test_endless_ddl_leaves_little_behind() -> None:
@@ -165,7 +165,7 @@ def test_endless_ddl_leaves_little_behind() -> None:
             lines = (history._versions, history._owners, history._database_versions)
             sizes.append([*map(len, lines), len(history._events), len(history._names._closed)])
             assert history.tables(ts, "d") == []
-            assert history.ever_named(1_002)
+            assert history.ever_had_id(1_002)
     assert sizes[0] == sizes[1]
     assert max(sizes[0]) <= 12
 

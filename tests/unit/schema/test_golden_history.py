@@ -82,9 +82,9 @@ def test_every_changed_row_is_read_under_its_name_with_its_columns(name: str) ->
         ts = int(commit["commit_ts"])
         for changed in commit["tables"]:
             wanted = [(column["name"], column["type"]) for column in columns[changed["columns"]]["columns"]]
-            (bearer,) = history(name).tables_named(changed["database"], changed["table"], ts - 1, ts)
-            assert bearer.physical_ids
-            for physical_id in bearer.physical_ids:
+            (table,) = history(name).tables_named(changed["database"], changed["table"], ts - 1, ts)
+            assert table.physical_ids
+            for physical_id in table.physical_ids:
                 version = history(name).table_at(physical_id, ts)
                 assert version is not None
                 assert version.name == (changed["database"], changed["table"])
@@ -102,7 +102,7 @@ def test_only_rows_that_select_shows_are_visible(name: str) -> None:
         if key[:1] != b"t" or key[9:11] != b"_r":
             continue
         physical_id = int.from_bytes(key[1:9], "big") - 2**63
-        assert history(name).ever_named(physical_id)
+        assert history(name).ever_had_id(physical_id)
         visible = history(name).table_at(physical_id, row["commit_ts"])
         if visible is not None and row["op"] == 2 and row["old_value"] is not None:
             assert row["commit_ts"] in shown

@@ -57,8 +57,8 @@ def test_non_public_columns_and_tables_are_not_visible() -> None:
     assert columns(found, 100, 25) == ["id", "v"]
     assert found.table_at(101, 40) is None
     assert columns(found, 101, 41) == ["id"]
-    assert found.ever_named(101)
-    assert not found.ever_named(999)
+    assert found.ever_had_id(101)
+    assert not found.ever_had_id(999)
 
 
 def test_system_schemas_are_no_names_but_known() -> None:
@@ -66,7 +66,7 @@ def test_system_schemas_are_no_names_but_known() -> None:
     assert found.databases(1000) == ["d"]
     assert found.tables(1000, "mysql") is None
     assert found.table_at(200, 500) is None
-    assert found.ever_named(200)
+    assert found.ever_had_id(200)
     assert found.tables_named("mysql", "user", 10, 1000) == []
 
 
@@ -136,8 +136,8 @@ def test_partitions_that_drop_partition_hides() -> None:
     assert found.table_at(112, 40) is not None
     assert found.table_at(112, 41) is None
     assert found.table_at(113, 50) is None
-    assert found.ever_named(113)
-    assert not found.ever_named(110 + 5)
+    assert found.ever_had_id(113)
+    assert not found.ever_had_id(110 + 5)
 
 
 def test_a_database_that_is_dropped_hides_its_tables_at_once() -> None:
@@ -203,7 +203,7 @@ def test_forgetting_drops_what_lies_below_and_keeps_the_rest() -> None:
     assert found.versions_of(101, 35, 100) == versions
     assert [event.job_id for event in found.ddl_events(35, 100)] == [2]
     assert found.tables_named("d", "t", 35, 36) == [NamedInterval(35, 36, 101, (101,))]
-    assert found.ever_named(100)
+    assert found.ever_had_id(100)
     assert found.base_ts == 35
 
 

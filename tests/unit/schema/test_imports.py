@@ -11,7 +11,7 @@ from support.schema_records import database, drop, table, table_info
 from tistream.model.ids import TenantKey
 from tistream.schema.base import restated
 from tistream.schema.history import History
-from tistream.schema.imports import Import, Imports, problem
+from tistream.schema.imports import ImportModes, ImportPeriod, problem
 from tistream.schema.log_format import BaseHead, LogObject, decode, encode
 from tistream.schema.records import Record, RestoredTables, from_json, to_json
 
@@ -31,17 +31,17 @@ RESTORING: dict[str, Any] = {"mode": 2}
 @pytest.mark.parametrize("mode", [IMPORTING, RESTORING])
 def test_an_import_lasts_while_the_mode_is_set(mode: dict[str, Any]) -> None:
     begun = table(20, 1, table_info(100, "t", **mode))
-    assert history(begun).imports() == {100: Import(20, None)}
+    assert history(begun).imports() == {100: ImportPeriod(20, None)}
     ended = table(30, 1, table_info(100, "t"))
     found = history(begun, ended, table(40, 1, table_info(100, "t", ["id", "v"])))
-    assert found.imports([100, 7]) == {100: Import(20, 30)}
+    assert found.imports([100, 7]) == {100: ImportPeriod(20, 30)}
     assert found.ddl_events(10, 100) == []
 
 
 def test_a_second_import_is_held_from_the_first_on() -> None:
     times: list[tuple[int, dict[str, Any]]] = [(20, IMPORTING), (30, {}), (40, IMPORTING), (50, {})]
     found = history(*(table(ts, 1, table_info(100, "t", **mode)) for ts, mode in times))
-    assert found.imports() == {100: Import(20, 50)}
+    assert found.imports() == {100: ImportPeriod(20, 50)}
 
 
 def test_partitions_are_imported_with_their_table_and_dropped_ids_are_forgotten() -> None:
@@ -50,7 +50,7 @@ def test_partitions_are_imported_with_their_table_and_dropped_ids_are_forgotten(
         table(30, 1, table_info(110, "p", partitions=[111, 112])),
         table(40, 1, table_info(110, "p", partitions=[111, 113])),
     )
-    assert found.imports() == {111: Import(20, 30)}
+    assert found.imports() == {111: ImportPeriod(20, 30)}
     importing = table(20, 1, table_info(100, "t", **IMPORTING))
     gone = history(importing, drop(30, 1, 100), table(30, 1, table_info(101, "t")))
     assert gone.imports() == {}, "TRUNCATE begins an empty table"
@@ -62,9 +62,9 @@ def test_a_base_and_retention_keep_what_has_ended() -> None:
     record = from_json(to_json(Record(60, 0, found.base(60))))
     later = History(60)
     later.apply([database(60, 1, "d"), table(60, 1, table_info(100, "t")), record])
-    assert later.imports() == {100: Import(20, 30)}
+    assert later.imports() == {100: ImportPeriod(20, 30)}
     found.forget(60)
-    assert found.imports() == {100: Import(20, 30)}
+    assert found.imports() == {100: ImportPeriod(20, 30)}
 
 
 def restored(ts: int, from_ts: int, to_ts: int, *ids: int) -> Record:
@@ -78,16 +78,16 @@ def test_a_restore_by_br_holds_its_tables_and_their_partitions_and_no_others() -
         table(21, 1, table_info(120, "q", partitions=[121, 122])),
         restored(30, 15, 28, 110, 122, 999),
     )
-    assert found.imports() == {111: Import(15, 28), 112: Import(15, 28), 122: Import(15, 28)}
+    assert found.imports() == {111: ImportPeriod(15, 28), 112: ImportPeriod(15, 28), 122: ImportPeriod(15, 28)}
     assert found.imports([100]) == {}
     assert found.ddl_events(10, 100) == []
 
 
 def test_a_restore_by_br_and_an_import_of_one_table_are_held_as_one() -> None:
     begun, ended = table(20, 1, table_info(100, "t", **IMPORTING)), table(40, 1, table_info(100, "t"))
-    assert history(begun, restored(30, 15, 28, 100)).imports() == {100: Import(15, None)}
-    assert history(begun, ended, restored(50, 45, 50, 100)).imports() == {100: Import(20, 50)}
-    assert history(restored(19, 15, 19, 100), begun).imports() == {100: Import(15, None)}
+    assert history(begun, restored(30, 15, 28, 100)).imports() == {100: ImportPeriod(15, None)}
+    assert history(begun, ended, restored(50, 45, 50, 100)).imports() == {100: ImportPeriod(20, 50)}
+    assert history(restored(19, 15, 19, 100), begun).imports() == {100: ImportPeriod(15, None)}
 
 
 def test_a_restore_by_br_is_kept_in_the_schema_log_and_in_a_base() -> None:
@@ -126,12 +126,12 @@ def test_a_base_without_imports_is_written_as_before() -> None:
 def test_changes_are_served_up_to_an_import_and_from_a_backfill_on(
     base_ts: int | None, low: int, high: int, told: str | None
 ) -> None:
-    reason = problem(Import(20, 30), base_ts, low, high)
+    reason = problem(ImportPeriod(20, 30), base_ts, low, high)
     assert reason is None if told is None else told in (reason or "")
 
 
 def test_while_it_runs_no_backfill_ends_the_hold() -> None:
-    assert "has ended" in (problem(Import(20, None), 99, 99, 100) or "")
-    imports = Imports()
+    assert "has ended" in (problem(ImportPeriod(20, None), 99, 99, 100) or "")
+    imports = ImportModes()
     imports.end([1], 5)
     assert imports.ids() == []

@@ -98,8 +98,8 @@ def build_feed_change_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
             view.wait_fresh()
             view.check_known()
             check_move(int(ask.checkpoint_ts), view.resolved_ts())
-            view.check_retained(int(ask.checkpoint_ts))
-        return calls.answered("POST", path, ask.model_dump_json().encode())
+            view.check_served(int(ask.checkpoint_ts))
+        return calls.forward("POST", path, ask.model_dump_json().encode())
 
     @router.post(
         FEED + "/skip",

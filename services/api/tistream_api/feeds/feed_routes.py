@@ -56,7 +56,7 @@ def build_feed_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         view.wait_fresh()
         view.check_known()
         start_ts = start_of(ask, view.resolved_ts())
-        view.check_retained(start_ts)
+        view.check_served(start_ts)
         plan = calls.plan(view.tenant, ask)
         if query.dry_run:
             return Response(plan.model_dump_json(exclude={"secrets"}), 200, media_type="application/json")

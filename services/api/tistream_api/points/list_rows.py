@@ -34,8 +34,8 @@ def undecodable(barrier: Barrier) -> Undecodable:
 @dataclass(slots=True)
 class RowsPage:
     """One answer of ListRows, with at most `limit` rows. It begins after the raw key `after`. If `only` is set, only
-    the row whose key has this text is sent. `count` is called with what is about to be sent, `met` with a row that
-    cannot be decoded, and the answer ends early once `stopping` returns True."""
+    the row whose key has this text is sent. `count` is called with what is about to be sent, `record_barrier` with a
+    row that cannot be decoded, and the answer ends early once `stopping` returns True."""
 
     scope: Scope
     shape: Shape
@@ -46,7 +46,7 @@ class RowsPage:
     reads: PoolReads
     encoder: RowEncoder
     count: Callable[[int, int, int], None]
-    met: Callable[[Barrier], None]
+    record_barrier: Callable[[Barrier], None]
     stopping: Callable[[], bool]
 
     def pieces(self) -> Iterator[Piece]:
@@ -57,7 +57,7 @@ class RowsPage:
             for rows, barrier in self._found():
                 page = rows if len(rows) <= self.limit - sent else rows.slice(0, self.limit - sent)
                 if barrier is not None:
-                    self.met(barrier)
+                    self.record_barrier(barrier)
                 if barrier is not None and not sent and not len(page):
                     raise undecodable(barrier)
                 if len(page):

@@ -77,7 +77,7 @@ class PointReads:
                 reads,
                 ENCODERS[ask.format](shape),
                 admitted.count,
-                view.met,
+                view.record_barrier,
                 admitted.watched.stopping,
             )
             return page.pieces()
@@ -115,7 +115,7 @@ class PointReads:
 
         def replan() -> None:
             view.replan()
-            view.check_retained(lowest_ts)
+            view.check_served(lowest_ts)
 
         return PoolReads(CachedReader(self.objects, self.cache, self.footers), view.shards, replan)
 
@@ -161,7 +161,7 @@ class PointReads:
             CachedReader(self.objects, self.cache, self.footers),
             self.budget,
             admitted.count,
-            view.met,
+            view.record_barrier,
         )
 
     def diff(
@@ -222,9 +222,11 @@ class PointReads:
                 )
             reads = self.pool_reads(view, at.high_ts)
             check_snapshot(view.source, reads, tables, at.high_ts)
-            view.check_retained(at.high_ts)
+            view.check_served(at.high_ts)
             stopping, source = admitted.watched.stopping, view.source
-            page = SnapshotPage(scope, tables, at, ask.limit, source, reads, admitted.count, view.met, stopping)
+            page = SnapshotPage(
+                scope, tables, at, ask.limit, source, reads, admitted.count, view.record_barrier, stopping
+            )
             return page.pieces()
 
         return self._answer(view, scope.call, read_caller, coding, pieces)
@@ -257,7 +259,7 @@ class PointReads:
                 self.pool_reads(view, at.low_ts),
                 encoder,
                 admitted.count,
-                view.met,
+                view.record_barrier,
                 admitted.watched.stopping,
             )
             return page.pieces()

@@ -73,13 +73,13 @@ class RowHistory:
         }
 
     def _ids(self) -> list[int]:
-        tables_named = self.source.tables_named(self.scope, self.window)
-        if not tables_named and not self.source.name_exists(self.scope, self.window.low, self.window.high):
+        tables = self.source.tables_named(self.scope, self.window)
+        if not tables and not self.source.name_exists(self.scope, self.window.low, self.window.high):
             name = f"{self.scope.database}.{self.scope.table}"
             raise UnknownName(
                 f"there is no table {name} between {self.window.low} and {self.window.high}: ListTables has the names"
             )
-        return sorted({one for bearer in tables_named for one in bearer.physical_ids})
+        return sorted({one for table in tables for one in table.physical_ids})
 
     def _raw_keys(self, shapes: Shapes) -> tuple[list[tuple[int, bytes]], list[int], str | None]:
         """Returns (the raw keys that the row may have; the physical ids of tables that must be read whole because their

@@ -61,8 +61,8 @@ def check_snapshot(source: TenantSource, reads: PoolReads, tables: Sequence[Tabl
 @dataclass(slots=True)
 class SnapshotPage:
     """One answer. `tables` are the tables at the snapshot's ts, by logical id. The answer begins after the position
-    `at`, whose high_ts is the snapshot's ts, and whose phase is 0 before the first line. `count`, `met` and `stopping`
-    are as in list_rows.RowsPage."""
+    `at`, whose high_ts is the snapshot's ts, and whose phase is 0 before the first line. `count`, `record_barrier` and
+    `stopping` are as in list_rows.RowsPage."""
 
     scope: Scope
     tables: Sequence[TableVersion]
@@ -71,7 +71,7 @@ class SnapshotPage:
     source: TenantSource
     reads: PoolReads
     count: Callable[[int, int, int], None]
-    met: Callable[[Barrier], None]
+    record_barrier: Callable[[Barrier], None]
     stopping: Callable[[], bool]
 
     def pieces(self) -> Iterator[Piece]:
@@ -84,7 +84,7 @@ class SnapshotPage:
             for version, rows, barrier in self._found(at):
                 page = rows if len(rows) <= self.limit - sent else rows.slice(0, self.limit - sent)
                 if barrier is not None:
-                    self.met(barrier)
+                    self.record_barrier(barrier)
                     if not sent and not len(page):
                         raise undecodable(barrier)
                 if len(page):

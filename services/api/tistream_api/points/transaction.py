@@ -31,7 +31,7 @@ _READ = ("start_ts", "commit_ts", "txn_source")
 @dataclass(slots=True)
 class Transaction:
     """One request of GetTransaction, and the objects that it reads. `low_ts` is the earliest ts that is kept, and
-    `high_ts` the resolved_ts. `count` and `met` are as in list_rows.RowsPage."""
+    `high_ts` the resolved_ts. `count` and `record_barrier` are as in list_rows.RowsPage."""
 
     scope: Scope
     start_ts: int
@@ -41,7 +41,7 @@ class Transaction:
     reader: Reader
     budget: Budget
     count: Callable[[int, int, int], None]
-    met: Callable[[Barrier], None]
+    record_barrier: Callable[[Barrier], None]
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the answer's bytes: row events, and an `end` line. Raises UnknownName, Gone, Undecodable, Unavailable
@@ -62,7 +62,7 @@ class Transaction:
         scan = Scan(self.source, self.scope, Position(commit_ts - 1), commit_ts, self.budget)
         for batch in scan.batches():
             if batch.barrier is not None:
-                self.met(batch.barrier)
+                self.record_barrier(batch.barrier)
                 raise undecodable(batch.barrier)
             mine = (batch.events.place == int(Place.ROW)) & (batch.events.start_ts == self.start_ts)
             events = batch.events.chosen(np.flatnonzero(mine))

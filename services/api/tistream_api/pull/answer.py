@@ -43,7 +43,7 @@ class PullableProgress(Protocol):
     def stopping(self) -> bool:
         """Whether the answer must end: the service is stopping, or the caller may no longer read."""
 
-    def met(self, barrier: Barrier) -> None:
+    def record_barrier(self, barrier: Barrier) -> None:
         """Record a row that cannot be decoded and blocks a pull."""
 
 
@@ -129,7 +129,7 @@ class Pull:
         """Raise Undecodable (422) if a row that cannot be decoded, `barrier`, kept the answer from sending anything."""
         if barrier is None:
             return
-        self.progress.met(barrier)
+        self.progress.record_barrier(barrier)
         if sent or at > self.start:
             return
         extra = {

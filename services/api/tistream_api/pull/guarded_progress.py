@@ -29,9 +29,9 @@ class GuardedProgress:
         """Implement PullableProgress.resolved_ts: the ts up to which everything can be read now."""
         return self.progress.resolved_ts()
 
-    def met(self, barrier: Barrier) -> None:
-        """Implement PullableProgress.met: record a row that cannot be decoded and blocks a pull."""
-        self.progress.met(barrier)
+    def record_barrier(self, barrier: Barrier) -> None:
+        """Implement PullableProgress.record_barrier: record a row that cannot be decoded and blocks a pull."""
+        self.progress.record_barrier(barrier)
 
     def stopping(self) -> bool:
         """Whether the service is stopping or the caller's token is no longer valid."""

@@ -121,13 +121,13 @@ class Pulls:
                     "end_ts was sent",
                     {"parameter": "end_ts"},
                 )
-            view.check_retained(start.low_ts)
+            view.check_served(start.low_ts)
             view.check_known()
             if not isinstance(scope, RawScope):
                 check_pull(view.source, view.shards(), scope, start.low_ts, params.end_ts)
             return start
         assert params.start_ts is not None  # Parse_pull requires one of the two
-        view.check_retained(params.start_ts)
+        view.check_served(params.start_ts)
         view.check_known()
         resolved_ts = view.resolved_ts()
         if params.start_ts > max(resolved_ts, self._now_ts()):

@@ -123,7 +123,7 @@ def _without_plan(row: BackfillRow) -> str:
 def _tables_then(view: TenantView, plan: ChunkPlan) -> list[TableVersion]:
     """The tables at the plan's min_ts; empty if that part of the schema history is no longer kept."""
     try:
-        view.check_retained(plan.min_ts)
+        view.check_served(plan.min_ts)
         return view.source.tables_at(min(plan.min_ts, view.resolved_ts()), Scope(view.tenant))
     except TiStreamError:
         return []

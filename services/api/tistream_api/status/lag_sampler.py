@@ -37,7 +37,7 @@ class LagSampler:
         lags = {}
         for key, view in self._tenants.views().items():
             # An idle tenant is refreshed only now and then; its lag is computed for the time of its last refresh.
-            at_ms = now_ms - self._tenants.excused_ms(view)
+            at_ms = now_ms - self._tenants.refresh_pause_ms(view)
             resolved_ts, schema_ts = view.resolved_ts(), view.schema_resolved_ts()
             lags[key] = stage_lags(at_ms, view.route, self.stores(view), view.statuses, schema_ts, resolved_ts)
         self._history.add(now_ms, lags)

@@ -111,7 +111,7 @@ class TenantStatus:
     def glance(self, view: TenantView, stores: Sequence[StoreStatus], unreachable: Sequence[Hold]) -> TenantReports:
         """Return what this process knows already about a tenant, as of the tenant's last refresh; it makes no requests.
         `stores`, and the dispatchers that did not answer (`unreachable`), are those of the last sample of lags."""
-        at_ms = self.clock.now_ms() - self.tenants.excused_ms(view)
+        at_ms = self.clock.now_ms() - self.tenants.refresh_pause_ms(view)
         return self._of(view, at_ms, stores, [], unreachable)
 
     def _of(

@@ -93,7 +93,7 @@ class Lists:
     def _time(self, view: TenantView, ts: int | None) -> int:
         view.wait_fresh()
         if ts is not None:
-            view.check_retained(ts)
+            view.check_served(ts)
         view.check_known()
         resolved_ts = view.resolved_ts()
         if ts is None:

@@ -24,7 +24,7 @@ class TsValidator:
         view: TenantView,
         name: str,
         ts: When,
-        check: Callable[[TenantView, int], None] = TenantView.check_retained,
+        check: Callable[[TenantView, int], None] = TenantView.check_served,
     ) -> int:
         """Check the ts of the parameter `name`, and return it as a number; "now" is resolved_ts. `check` refuses a ts
         that is too low.

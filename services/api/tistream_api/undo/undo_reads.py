@@ -95,7 +95,7 @@ class _Undo:
             scan = Scan(self.view.source, scope, Position(low), high, self.points.budget, alive=alive)
             for batch in scan.batches():
                 if batch.barrier is not None:
-                    self.view.met(batch.barrier)
+                    self.view.record_barrier(batch.barrier)
                     raise undecodable(batch.barrier)
                 events = batch.events.chosen(np.flatnonzero(batch.events.place == int(Order.ROW)))
                 if len(events):

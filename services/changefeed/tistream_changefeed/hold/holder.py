@@ -199,7 +199,7 @@ class Holder:
         if self.shard.grown_ts is not None:
             marks = self.pipeline.grown(self.shard.grown_ts, transaction.progress.resolved_ts, sink.topics())
             transaction = self.shard.announce(marks)
-        view.check_retained(transaction.progress.checkpoint_ts)
+        view.check_served(transaction.progress.checkpoint_ts)
         self._commit(transaction)
         scope = Scope(self.shard.order.tenant)
         begun = self.pipeline.opened(self.shard.at.low_ts, lambda ts: view.source.tables_at(ts, scope), sink.partitions)
@@ -229,7 +229,7 @@ class Holder:
             for batch in self.pipeline.scan(view.source, self._scope, shard.at, high, self.budget).batches():
                 self._send(sending, view, batch, high)
                 if batch.barrier is not None:
-                    view.met(batch.barrier)
+                    view.record_barrier(batch.barrier)
                     raise _undecodable(batch.barrier)
                 if self._stopping.is_set():
                     return None

@@ -24,11 +24,11 @@ class Pool(Protocol):
     def check_known(self) -> None:
         """Check that the tenant exists and can be read. Raises Unavailable, UnknownName."""
 
-    def check_retained(self, ts: int) -> None:
+    def check_served(self, ts: int) -> None:
         """Check that the changes above `ts` are still stored and readable. Raises Gone."""
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         """Wait until resolved_ts > `ts`, or `timeout_ms` have passed. Returns whether resolved_ts > `ts`."""
 
-    def met(self, barrier: Barrier) -> None:
+    def record_barrier(self, barrier: Barrier) -> None:
         """Record that a reader has come to `barrier`, which is a row that cannot be decoded."""

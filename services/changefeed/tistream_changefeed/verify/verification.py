@@ -68,7 +68,7 @@ class Verifications:
         view = self.view(tenant)
         view.wait_fresh()
         view.check_known()
-        view.check_retained(ask.from_ts)
+        view.check_served(ask.from_ts)
         if view.resolved_ts() < ask.to_ts and not view.wait_above(ask.to_ts - 1, int(self.answer_s * 1000)):
             raise Unavailable(f"this worker has not read the pool up to {ask.to_ts} yet")
         one = _Comparing(ask, tenant, feed, how, target, view, self, deadline_ms)

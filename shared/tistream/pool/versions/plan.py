@@ -14,7 +14,7 @@ from tistream.format.segment import SegmentRef
 from tistream.model import base_cover
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
-from tistream.pool.lineage import Cover
+from tistream.pool.lineage import LogSpan
 
 LOGGED_ROWS, LOGGED_BYTES = 1 << 18, 16 << 20  # most rows, and stored bytes, of segments that are sorted by key
 
@@ -41,7 +41,7 @@ class IndexShard:
     logged_ts: int | None = None
 
 
-def shards_of(covers: Iterable[Cover]) -> list[IndexShard]:
+def shards_of(covers: Iterable[LogSpan]) -> list[IndexShard]:
     """Build the shards of a tenant, in key order, from what lineage.covers returned for its tasks."""
     found: list[IndexShard] = []
     for cover in covers:

@@ -47,8 +47,8 @@ class NetPart:
 @dataclass(slots=True)
 class NetPage:
     """One answer. It begins after the position `at`, and sends `parts` in order, at most `limit` events. `count` is
-    called with what is about to be sent, `met` with a row that cannot be decoded, and the answer ends early once
-    `stopping` returns True."""
+    called with what is about to be sent, `record_barrier` with a row that cannot be decoded, and the answer ends early
+    once `stopping` returns True."""
 
     kind: Kind
     scope: Scope
@@ -59,7 +59,7 @@ class NetPage:
     reads: PoolReads
     encoder: Encoder
     count: Callable[[int, int, int], None]
-    met: Callable[[Barrier], None]
+    record_barrier: Callable[[Barrier], None]
     stopping: Callable[[], bool]
 
     def pieces(self) -> Iterator[Piece]:
@@ -69,7 +69,7 @@ class NetPage:
             for events, after, barrier in self._batches():
                 page = events.first(self.limit - sent)
                 if barrier is not None:
-                    self.met(barrier)
+                    self.record_barrier(barrier)
                 if barrier is not None and not sent and not len(page):
                     raise undecodable(barrier)
                 if len(page):

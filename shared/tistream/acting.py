@@ -42,13 +42,13 @@ def acted_by(actor: Actor) -> Iterator[None]:
         _current.reset(token)
 
 
-def spelled(actor: Actor) -> str:
-    """Encode the actor as the text of a header: ASCII, on one line. `read` is the inverse."""
+def to_header(actor: Actor) -> str:
+    """Encode the actor as the text of a header: ASCII, on one line. `from_header` is the inverse."""
     return json.dumps({"name": actor.name[:NAME_MAX], "address": actor.address})
 
 
-def read(text: str | None) -> Actor | None:
-    """Parse the text of a header that `spelled` encoded. Returns None for any other text, and for None."""
+def from_header(text: str | None) -> Actor | None:
+    """Parse the text of a header that `to_header` encoded. Returns None for any other text, and for None."""
     try:
         parsed = json.loads(text or "")
     except ValueError:

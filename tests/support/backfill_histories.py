@@ -105,7 +105,9 @@ class BackfillHistory(IndexHistory):
         """Run one step of the base converter of the live process."""
         if self.node is not self.world.node:
             self._new_converter()
-        self.converter.open([ListedBackfill(self.upstream.tenant, one, old_values=False) for one in self.begun])
+        self.converter.set_backfills(
+            [ListedBackfill(self.upstream.tenant, one, old_values=False) for one in self.begun]
+        )
         return self.converter.convert([task for task in self.world.node.tasks() if task.stopped is None])
 
     def begin(self) -> None:

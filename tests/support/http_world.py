@@ -157,7 +157,7 @@ class SorterProcess:
     def _convert_bases(self) -> int | None:
         if not self.node.tasks():
             return None
-        self._bases.open(
+        self._bases.set_backfills(
             ListedBackfill(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id, old_values=not row.log_backup)
             for row in self._meta.running_backfills().backfills
         )

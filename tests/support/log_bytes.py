@@ -46,7 +46,7 @@ def framed(entries: Sequence[Entry]) -> bytes:
     """Encode entries as the unpacked bytes of a slice of a log backup."""
     out = bytearray()
     for key, ts, value in entries:
-        versioned = memcomparable.joined(key, ts)
+        versioned = memcomparable.versioned_key(key, ts)
         out += len(versioned).to_bytes(4, "little") + versioned + len(value).to_bytes(4, "little") + value
     return bytes(out)
 
@@ -90,7 +90,7 @@ class Log:
             plain = framed(part.entries)
             stored = streamed(plain)
             times = [ts for _, ts, _ in part.entries]
-            keys = sorted(memcomparable.joined(key, ts) for key, ts, _ in part.entries)
+            keys = sorted(memcomparable.versioned_key(key, ts) for key, ts, _ in part.entries)
             infos.append(
                 {
                     "sha256": hashlib.sha256(plain).digest(),

@@ -140,7 +140,7 @@ class RunnerWorld:
     def run(self, turns: int = 60) -> None:
         for _ in range(turns):
             self.runner.step()
-            self.converter.open([ListedBackfill(self.tenant, row.backfill_id) for row in self.book.running()])
+            self.converter.set_backfills([ListedBackfill(self.tenant, row.backfill_id) for row in self.book.running()])
             self.world.tick()
             self.converter.convert(self.world.node.tasks())
             self.world.tick()

@@ -15,11 +15,11 @@ import pyspark
 
 from support.waiting import PATIENCE_S
 from tistream.service import java
-from tistream.spark.locks import LOCKS, SECRET
+from tistream.spark.spark_auth import AUTH_SETTINGS, SECRET
 
 DEPLOY = "org.apache.spark.deploy"
 TOLD = "of-the-cluster"
-_LOCKS = {**LOCKS, SECRET: TOLD}
+_LOCKS = {**AUTH_SETTINGS, SECRET: TOLD}
 CLIENT_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", **_LOCKS}
 
 

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tistream.errors import InvalidRequest
 from tistream.service.settings import ServiceSettings, settings_config
-from tistream.spark import locks as spark_locks
+from tistream.spark import spark_auth
 from tistream.spark.settings import SparkSettings
 from tistream.storage.open import check_url
 
@@ -70,7 +70,7 @@ class IngestSettings(ServiceSettings):
     def _spark_locked(self) -> Self:
         if self.tls.terminated_elsewhere:
             return self
-        if (reason := spark_locks.refusal(self.spark.master, self.spark.conf)) is not None:
+        if (reason := spark_auth.refusal(self.spark.master, self.spark.conf)) is not None:
             raise ValueError(f"{reason}; or TLS__TERMINATED_ELSEWHERE=true, if the network encrypts")
         return self
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tistream.service import java
-from tistream.service.http.begin import begin, wrong_settings_end_it
+from tistream.service.http.begin import begin, exit_on_settings_error
 from tistream_sorter.settings import SorterSettings
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def main() -> None:
     session = _started(settings)
     from tistream.service.http.serve import serve
 
-    with wrong_settings_end_it():
+    with exit_on_settings_error():
         app = _build(settings, session)
         serve(app, settings)
 

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tistream.service.settings import ServiceSettings, settings_config
-from tistream.spark import locks as spark_locks
+from tistream.spark import spark_auth
 from tistream.spark.settings import SparkSettings
 
 
@@ -122,6 +122,6 @@ class SorterSettings(ServiceSettings):
     def _spark_locked(self) -> Self:
         if self.tls.terminated_elsewhere:
             return self
-        if (reason := spark_locks.refusal(self.spark.master, self.spark.conf)) is not None:
+        if (reason := spark_auth.refusal(self.spark.master, self.spark.conf)) is not None:
             raise ValueError(f"{reason}; or TLS__TERMINATED_ELSEWHERE=true, if the network encrypts")
         return self

@@ -145,16 +145,16 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
     if isinstance(footer, NeedMore):
         return footer
     tenant, store_id, ts = identity
-    said = footer_metadata(key, footer)
-    _check_identity(key, said, tenant, store_id)
-    prev_ts = footer_decimal(key, said, "prev_ts")
+    metadata = footer_metadata(key, footer)
+    _check_identity(key, metadata, tenant, store_id)
+    prev_ts = footer_decimal(key, metadata, "prev_ts")
     if prev_ts >= ts:
         raise CorruptObject(key, f"tistream.prev_ts {prev_ts} is not below its own ts {ts}")
-    first_watermark, count = footer_decimal(key, said, "first_watermark_row_group"), len(footer.groups)
+    first_watermark, count = footer_decimal(key, metadata, "first_watermark_row_group"), len(footer.groups)
     if first_watermark > count:
         raise CorruptObject(key, f"first_watermark_row_group {first_watermark} of only {count} row groups")
     check_columns(key, footer)
-    crcs = footer_crcs(key, said, count)
+    crcs = footer_crcs(key, metadata, count)
     groups = tuple(_group(key, index, footer.groups[index], crc) for index, crc in enumerate(crcs))
     _check_keyspaces(key, groups[:first_watermark])
     watermarks = sum(group.rows for group in groups[first_watermark:])
@@ -201,30 +201,30 @@ def footer_metadata(key: str, footer: ParquetFooter, version_name: str = "versio
     """The footer's key-value metadata as text. Raises CorruptObject if the version in `tistream.{version_name}` is
     unknown."""
     try:
-        said = {name.decode(): text.decode() for name, text in footer.said.items()}
+        metadata = {name.decode(): text.decode() for name, text in footer.key_values.items()}
     except UnicodeDecodeError as error:
         raise CorruptObject(key, "its footer metadata is not UTF-8") from error
-    version = footer_text(key, said, version_name)
+    version = footer_text(key, metadata, version_name)
     if version != VERSION:
         raise CorruptObject(key, f"push contract {version_name} {version[:20]!r}; this program knows {VERSION}")
-    return said
+    return metadata
 
 
-def _check_identity(key: str, said: Mapping[str, str], tenant: TenantKey, store_id: int) -> None:
+def _check_identity(key: str, metadata: Mapping[str, str], tenant: TenantKey, store_id: int) -> None:
     expected = {"cluster_id": tenant.cluster_id, "tenant_id": tenant.tenant_id, "store_id": str(store_id)}
     for name, value in expected.items():
-        found = footer_text(key, said, name)
+        found = footer_text(key, metadata, name)
         if found != value:
             raise CorruptObject(key, f"wrong identity: its footer says {name} {found[:80]!r}, its key {value!r}")
-    old_value = footer_text(key, said, "old_value")
+    old_value = footer_text(key, metadata, "old_value")
     if old_value != "1":
         raise CorruptObject(key, f"tistream.old_value is {old_value[:20]!r}; version 1 knows '1' only")
 
 
-def footer_crcs(key: str, said: Mapping[str, str], count: int) -> list[int]:
+def footer_crcs(key: str, metadata: Mapping[str, str], count: int) -> list[int]:
     """Parse the metadata `tistream.row_group_crc32`. Returns one CRC-32 for each of `count` row groups. Raises
     CorruptObject."""
-    text = footer_text(key, said, "row_group_crc32")
+    text = footer_text(key, metadata, "row_group_crc32")
     parts = text.split(",") if text else []
     if len(parts) != count:
         raise CorruptObject(key, f"tistream.row_group_crc32 has {len(parts)} entries for {count} row groups")
@@ -260,17 +260,17 @@ def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
     return all(members.get(member.name) == member.type for member in wanted.value_type)
 
 
-def footer_text(key: str, said: Mapping[str, str], name: str) -> str:
-    """The value of `tistream.{name}` in the metadata `said`. Raises CorruptObject if it is missing."""
+def footer_text(key: str, metadata: Mapping[str, str], name: str) -> str:
+    """The value of `tistream.{name}` in the footer's `metadata`. Raises CorruptObject if it is missing."""
     try:
-        return said[f"tistream.{name}"]
+        return metadata[f"tistream.{name}"]
     except KeyError:
         raise CorruptObject(key, f"footer metadata tistream.{name} is missing") from None
 
 
-def footer_decimal(key: str, said: Mapping[str, str], name: str) -> int:
-    """The value of `tistream.{name}` in the metadata `said` as an integer below 2^63. Raises CorruptObject."""
-    text = footer_text(key, said, name)
+def footer_decimal(key: str, metadata: Mapping[str, str], name: str) -> int:
+    """The value of `tistream.{name}` in the footer's `metadata` as an integer below 2^63. Raises CorruptObject."""
+    text = footer_text(key, metadata, name)
     if not _DECIMAL.fullmatch(text) or int(text) >= 2**63:
         raise CorruptObject(key, f"tistream.{name} {text[:40]!r} is not a decimal integer")
     return int(text)

@@ -93,12 +93,12 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFooter:
-    """A checked footer. `metadata` is the rebuilt footer for pyarrow, without key-value metadata; `said` has the
+    """A checked footer. `metadata` is the rebuilt footer for pyarrow, without key-value metadata; `key_values` has the
     key-value metadata of the file."""
 
     start: int  # its offset in the object
     size: int
-    said: dict[bytes, bytes]
+    key_values: dict[bytes, bytes]
     groups: tuple[RowGroup, ...]
     metadata: pq.FileMetaData = field(repr=False, compare=False)
 

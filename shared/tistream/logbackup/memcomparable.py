@@ -23,6 +23,6 @@ def split(versioned: bytes) -> tuple[bytes, int] | None:
     return raw, int.from_bytes(versioned[end:], "big") ^ _U64
 
 
-def joined(raw: bytes, ts: int) -> bytes:
+def versioned_key(raw: bytes, ts: int) -> bytes:
     """Encode a raw key and a ts as a versioned key."""
     return encode_bytes(raw) + (ts ^ _U64).to_bytes(TS_BYTES, "big")

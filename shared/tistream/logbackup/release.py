@@ -46,7 +46,7 @@ class Release:
     """Release `number` of a tenant, which has the changes with low < commit_ts <= high.
 
     prev_ts: the ts of the last file before this release, 0 for the first release. base_ts: the tenant's snapshot_ts,
-    set in the first release only. url: the location of the log backup. pieces: its change files. metas: the log
+    set in the first release only. url: the location of the log backup. files: its change files. metas: the log
     backup's metadata objects whose slices are read. keep_index: whether index entries are kept. restores: the names of
     the restores by BR that this and earlier releases have marked. restored: those of them that this release marks
     (restored_mark.py).
@@ -59,7 +59,7 @@ class Release:
     high: int
     prev_ts: int
     base_ts: int | None
-    pieces: tuple[ReleaseFile, ...]
+    files: tuple[ReleaseFile, ...]
     metas: tuple[str, ...]
     keep_index: bool
     restores: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Release:
     @property
     def next_index(self) -> int:
         """The log index of the next release's first row."""
-        return self.pieces[-1].index + 1
+        return self.files[-1].index + 1
 
 
 def encode(release: Release) -> bytes:
@@ -97,7 +97,7 @@ def encode(release: Release) -> bytes:
                 "start_key": one.span.start.hex(),
                 "end_key": one.span.end.hex(),
             }
-            for one in release.pieces
+            for one in release.files
         ],
         "metas": list(release.metas),
     }
@@ -159,12 +159,12 @@ def _number(found: Any) -> int:
 
 def _problem(release: Release) -> str | None:
     """The reason why the release's files do not form a chain over (low, high]; None if they do."""
-    if not release.pieces or release.low >= release.high:
+    if not release.files or release.low >= release.high:
         return "it has no window"
     if any(one.to_ts > release.high or one.name not in release.restores for one in release.restored):
         return "it marks a restore that ended above its window, or that it does not name"
     at, ts = release.low, release.prev_ts
-    for one in release.pieces:
+    for one in release.files:
         if one.low != at or one.ts <= ts or not one.low < one.ts <= one.high:
             return f"piece {one.ts} does not follow {ts}"
         at, ts = (one.high if one.watermark else at), one.ts

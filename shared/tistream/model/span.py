@@ -42,7 +42,7 @@ class KeySpan:
 WHOLE = KeySpan(b"", b"")
 
 
-def joined(spans: Iterable[KeySpan], most: int) -> tuple[KeySpan, ...]:
+def merge_spans(spans: Iterable[KeySpan], most: int) -> tuple[KeySpan, ...]:
     """The union of spans: disjoint spans in key order, with gaps between them. If there are more than `most`, the
     result is one span from the first key to the last."""
     out: list[KeySpan] = []

@@ -15,7 +15,7 @@ from typing import Protocol
 from tistream.errors import Unavailable
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
-from tistream.model.span import KeySpan, joined
+from tistream.model.span import KeySpan, merge_spans
 from tistream.pool.task_log import TaskLog
 from tistream.storage.object_store import ObjectStore
 
@@ -74,7 +74,7 @@ class Lineage:
             piece = log.span.clip(task.span) if log.begun else None
             if piece is not None:
                 found += self._below(log, piece)
-        if joined((cover.span for cover in found), len(found) + 1) != (task.span,):
+        if merge_spans((cover.span for cover in found), len(found) + 1) != (task.span,):
             raise Unavailable(f"task {task.task_id} of {self._tenant}: its log and its parents' logs miss some keys")
         return found
 
@@ -108,15 +108,15 @@ class Lineage:
 def reached(covers: Iterable[LogSpan], reports: Mapping[int, ManifestProgress]) -> int:
     """The ts up to which the manifests that were read hold every row of these covers.
 
-    `promises` has the sorters' reports, by task id. They must have been fetched before the manifests were read. A
+    `reports` has those of the sorters, by task id. They must have been fetched before the manifests were read. A
     report counts only if every manifest up to its `manifest` has been read.
     """
     return min(_reached(cover.log, reports.get(cover.log.task_id)) for cover in covers)
 
 
-def _reached(log: TaskLog, promise: ManifestProgress | None) -> int:
-    if promise is not None and promise.manifest <= log.number:
-        return max(log.flushed_ts, promise.progress_ts)
+def _reached(log: TaskLog, report: ManifestProgress | None) -> int:
+    if report is not None and report.manifest <= log.number:
+        return max(log.flushed_ts, report.progress_ts)
     return log.flushed_ts
 
 

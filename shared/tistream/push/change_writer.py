@@ -70,7 +70,7 @@ def write_change_file(
     watermarks: pa.Table,
     dictionary: Sequence[str] = DICTIONARY,
     schema: pa.Schema = SCHEMA,
-    said: Mapping[str, str] | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> bytes:
     """Encode a change file.
 
@@ -80,7 +80,7 @@ def write_change_file(
             empty.
         dictionary: the columns that are dictionary-encoded.
         schema: change_file.SCHEMA, or that with columns of the writer's own, which readers of version 1 ignore.
-        said: further footer metadata of the writer, which readers of version 1 ignore.
+        metadata: further footer metadata of the writer, which readers of version 1 ignore.
     """
     sink = _Sink()
     crcs: list[int] = []
@@ -104,7 +104,7 @@ def write_change_file(
         changes = len(crcs)
         if watermarks.num_rows:
             add(watermarks)
-        writer.add_key_value_metadata({**(said or {}), **_metadata(identity, crcs, changes)})
+        writer.add_key_value_metadata({**(metadata or {}), **_metadata(identity, crcs, changes)})
     return bytes(sink.data)
 
 

@@ -94,16 +94,16 @@ class Scope:
 def encode(scope: Scope, at: Position) -> str:
     """Encode a position as a cursor's text. The cursor is valid only for this scope."""
     head = _HEAD.pack(VERSION, scope.digest(), at.commit_ts, at.place, at.start_ts, at.table_id, at.op)
-    return seal(head + at.key)
+    return to_text(head + at.key)
 
 
-def seal(body: bytes) -> str:
-    """Encode the bytes of a cursor as text. A digest is added, by which `unseal` detects a changed letter."""
+def to_text(body: bytes) -> str:
+    """Encode the bytes of a cursor as text. A digest is added, by which `from_text` detects a changed letter."""
     return base64.urlsafe_b64encode(body + _check(body)).rstrip(b"=").decode()
 
 
-def unseal(text: str) -> bytes:
-    """Decode the bytes of a cursor. Raises InvalidRequest for a text that `seal` has not made."""
+def from_text(text: str) -> bytes:
+    """Decode the bytes of a cursor. Raises InvalidRequest for a text that `to_text` has not made."""
     raw = _raw(text)
     if len(raw) < _CHECK_BYTES or _check(raw[:-_CHECK_BYTES]) != raw[-_CHECK_BYTES:]:
         raise bad_cursor("was not issued by this service")
@@ -112,7 +112,7 @@ def unseal(text: str) -> bytes:
 
 def decode(scope: Scope, text: str) -> Position:
     """Decode a cursor's text to a position. Raises InvalidRequest if it is malformed or belongs to another scope."""
-    raw = unseal(text)
+    raw = from_text(text)
     if len(raw) < _HEAD.size:
         raise bad_cursor("was not issued by this service")
     version, digest, commit_ts, place, start_ts, table_id, op = _HEAD.unpack_from(raw)

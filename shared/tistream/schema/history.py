@@ -356,7 +356,7 @@ class History:
         for name in names:
             for period in self._names.tables_named(name, low, high):
                 out += self._physical_runs(period.table_id, period.from_ts, period.to_ts)
-        return sorted(out, key=lambda bearer: (bearer.from_ts, bearer.table_id))
+        return sorted(out, key=lambda found: (found.from_ts, found.table_id))
 
     def _physical_runs(self, table_id: int, low: int, high: int) -> list[NamedInterval]:
         out: list[NamedInterval] = []

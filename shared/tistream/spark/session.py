@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 
 from tistream.errors import FatalError
 from tistream.service import allocators
-from tistream.spark import class_archive
-from tistream.spark import locks as spark_locks
+from tistream.spark import class_archive, spark_auth
 
 
 def build_session(master: str, app_name: str, extra: Mapping[str, str], daemon: str) -> SparkSession:
@@ -38,9 +37,9 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str], daemon: 
     for name, value in workers.items():
         os.environ.setdefault(name, value)
     if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", spark_locks.LOOPBACK)
+        os.environ.setdefault("SPARK_LOCAL_IP", spark_auth.LOOPBACK)
     settings = {
-        **spark_locks.locked(master),
+        **spark_auth.auth_settings(master),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "512m",
         "spark.python.daemon.module": daemon,
@@ -69,15 +68,15 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str], daemon: 
 def _kept_off_the_command_line(settings: dict[str, str]) -> Iterator[None]:
     """Pass Spark's secret to a new JVM in a file, for a `with` block that starts it. PySpark passes settings as
     arguments, which every user of the machine can list. A running JVM gets the secret over PySpark's own connection."""
-    if spark_locks.SECRET not in settings or SparkContext._gateway is not None:
+    if spark_auth.SECRET not in settings or SparkContext._gateway is not None:
         yield
         return
-    secret, before = settings.pop(spark_locks.SECRET), os.environ.get("SPARK_CONF_DIR")
+    secret, before = settings.pop(spark_auth.SECRET), os.environ.get("SPARK_CONF_DIR")
     with TemporaryDirectory(prefix="tistream-spark-") as folder:  # readable by this user only
         if before is not None:
             shutil.copytree(before, folder, dirs_exist_ok=True)
         with (Path(folder) / "spark-defaults.conf").open("a") as defaults:
-            defaults.write(f"\n{spark_locks.SECRET}={secret}\n")
+            defaults.write(f"\n{spark_auth.SECRET}={secret}\n")
         os.environ["SPARK_CONF_DIR"] = folder
         try:
             yield

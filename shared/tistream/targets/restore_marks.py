@@ -110,7 +110,7 @@ class RestoredTables:
         return frozenset(int(chunk) for (chunk,) in found)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def create_lock(self) -> Iterator[None]:
         """Run a `with` block under a lock of the server, so that no other process creates tables of this restore at the
         same time. The lock ends with the connection: a process that has lost its connection cannot drop a table that
         the next holder created. Raises TargetFailed."""

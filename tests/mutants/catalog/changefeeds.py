@@ -180,7 +180,7 @@ def feed_tries_again_at_once(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_meta:HeldShard.of",
+    "tistream_meta:HeldShard.held_by",
     invariants=(40,),
     catchers=("test_a_worker_that_starts_anew_takes_its_feeds_at_once",),
 )
@@ -252,7 +252,7 @@ def feed_filter_sees_halves(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_meta:HeldShard.of",
+    "tistream_meta:HeldShard.held_by",
     invariants=(45,),
     catchers=("test_the_feeds_of_a_lost_worker_are_taken_under_the_next_epoch",),
 )

@@ -90,7 +90,7 @@ def test_two_processes_share_a_backfill_and_run_it_to_its_end(tmp_path: Path) ->
         assert decode_done(done, world.objects.get(done)) == len(plan.spans)
         assert plain_http.get(f"{backfills}/b1").json()["state"] == "running", "no chunk is a base yet"
         bases = converter(world)
-        bases.open([ListedBackfill(tenant, "b1")])
+        bases.set_backfills([ListedBackfill(tenant, "b1")])
 
         def ended() -> bool:
             bases.convert(world.sorter.node.tasks())

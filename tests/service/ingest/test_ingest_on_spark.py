@@ -68,11 +68,11 @@ def test_spark_writes_the_same_bytes_and_a_shard_that_fails_leaves_no_gap(
 ) -> None:
     world = OnDisk(session, tmp_path)
     releases = world.releases()
-    widest = max(releases, key=lambda one: len(one.pieces))
-    assert len(widest.pieces) > 1
+    widest = max(releases, key=lambda one: len(one.files))
+    assert len(widest.files) > 1
     for release in [releases[0], releases[1], widest]:
         world.source.execute(release)
-    written = {one.ts for release in (releases[0], releases[1], widest) for one in release.pieces}
+    written = {one.ts for release in (releases[0], releases[1], widest) for one in release.files}
     wanted = {key: body for key, body in world.files(world.adapted.objects).items() if int(key[-20:]) in written}
     assert world.files(world.objects) == wanted
     shards = world.source._shards(world.source._taking_of(widest))
@@ -95,5 +95,5 @@ def test_spark_writes_the_same_bytes_and_a_shard_that_fails_leaves_no_gap(
     world.log.put(data, whole)
     world.source.execute(widest)
     assert world.files(world.objects).keys() == {
-        key for key in wanted if int(key[-20:]) in {one.ts for one in widest.pieces}
+        key for key in wanted if int(key[-20:]) in {one.ts for one in widest.files}
     }

@@ -86,7 +86,7 @@ class BackfillWorld:
 
     def turn(self) -> None:
         """Take what there is to take, and commit it."""
-        self.converter.open([ListedBackfill(self.tenant, one) for one in self.open])
+        self.converter.set_backfills([ListedBackfill(self.tenant, one) for one in self.open])
         for _ in range(200):
             self.world.tick()
             worked = self.converter.convert(self.world.node.tasks())

@@ -62,7 +62,7 @@ def test_each_route_of_the_api_that_changes_something_leaves_an_entry(world: Wor
             assert api.request(method, path, json=body).status_code == 409
             world.ask(method, path, body)
             continue
-        forged = acting.spelled(acting.Actor("token 00000000000000ff", "192.0.2.7"))
+        forged = acting.to_header(acting.Actor("token 00000000000000ff", "192.0.2.7"))
         headers = {acting.HEADER: forged, cause.HEADER: f"why-{action}", "x-forwarded-for": "192.0.2.8"}
         answer = api.request(method, path, json=body, headers=headers)
         assert answer.status_code < 300, answer.text
@@ -124,7 +124,7 @@ def test_the_command_prints_a_line_for_each_entry(
     world: World, api: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.ready_to_change()
-    evil = acting.spelled(acting.Actor("subject \x1b[2J\nroot", "192.0.2.7"))
+    evil = acting.to_header(acting.Actor("subject \x1b[2J\nroot", "192.0.2.7"))
     method, path, body, _ = CHANGES["SetRetention"]
     world.ask(method, path, body, **{acting.HEADER: evil, cause.HEADER: "why"})
     monkeypatch.setattr(httpx, "Client", lambda **_: api)

@@ -106,8 +106,8 @@ def test_metadata_is_said_but_not_passed_on() -> None:
     data = sink.getvalue()
     footer = read_footer("k", data, len(data))
     assert isinstance(footer, ParquetFooter)
-    assert footer.said[b"mine"] == b"x"
-    assert b"ARROW:schema" in footer.said
+    assert footer.key_values[b"mine"] == b"x"
+    assert b"ARROW:schema" in footer.key_values
     assert footer.metadata.metadata is None
 
 

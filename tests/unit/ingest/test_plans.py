@@ -110,14 +110,14 @@ RELEASE = Release(
 @pytest.mark.parametrize(
     "broken",
     [
-        replace(RELEASE, pieces=()),
+        replace(RELEASE, files=()),
         replace(RELEASE, low=200),
         replace(RELEASE, high=201),
         replace(RELEASE, prev_ts=150),
-        replace(RELEASE, pieces=(ReleaseFile(150, 100, 150, 4), ReleaseFile(200, 160, 200, 5))),
-        replace(RELEASE, pieces=(ReleaseFile(150, 100, 150, 4), ReleaseFile(201, 150, 200, 5))),
-        replace(RELEASE, pieces=(ReleaseFile(150, 100, 200, 4, False), ReleaseFile(150, 100, 200, 4))),
-        replace(RELEASE, pieces=(ReleaseFile(150, 100, 200, 4, False),)),
+        replace(RELEASE, files=(ReleaseFile(150, 100, 150, 4), ReleaseFile(200, 160, 200, 5))),
+        replace(RELEASE, files=(ReleaseFile(150, 100, 150, 4), ReleaseFile(201, 150, 200, 5))),
+        replace(RELEASE, files=(ReleaseFile(150, 100, 200, 4, False), ReleaseFile(150, 100, 200, 4))),
+        replace(RELEASE, files=(ReleaseFile(150, 100, 200, 4, False),)),
         replace(RELEASE, low=-1),
     ],
 )

@@ -56,7 +56,7 @@ def test_table_ids_are_signed() -> None:
         ({"max_ts": 1 << 63}, "timestamps"),
         ({"min_ts": 0}, "timestamps"),
         ({"start_key": b"x"}, "not a versioned key"),
-        ({"start_key": memcomparable.joined(row_key(5, 9), 1)}, "above its last"),
+        ({"start_key": memcomparable.versioned_key(row_key(5, 9), 1)}, "above its last"),
     ],
 )
 def test_a_hostile_description_is_damaged(changed: dict[str, Any], reason: str) -> None:

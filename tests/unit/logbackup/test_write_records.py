@@ -150,18 +150,18 @@ def test_whatever_is_framed_is_read(written: list[tuple[bytes, int, bytes, int, 
 
 @given(st.binary(max_size=60), st.integers(0, MAX_TS))
 def test_versioned_keys_are_taken_apart(raw: bytes, ts: int) -> None:
-    assert memcomparable.split(memcomparable.joined(raw, ts)) == (raw, ts)
+    assert memcomparable.split(memcomparable.versioned_key(raw, ts)) == (raw, ts)
 
 
 @given(st.binary(max_size=60), st.integers(0, MAX_TS), st.binary(max_size=60), st.integers(0, MAX_TS))
 def test_versioned_keys_sort_as_raw_keys_the_newest_first(a: bytes, a_ts: int, b: bytes, b_ts: int) -> None:
-    assert (memcomparable.joined(a, a_ts) < memcomparable.joined(b, b_ts)) == ((a, -a_ts) < (b, -b_ts))
+    assert (memcomparable.versioned_key(a, a_ts) < memcomparable.versioned_key(b, b_ts)) == ((a, -a_ts) < (b, -b_ts))
 
 
 @given(st.binary(max_size=80))
 def test_no_bytes_but_those_of_a_key_are_one(noise: bytes) -> None:
     found = memcomparable.split(noise)
-    assert found is None or memcomparable.joined(*found) == noise
+    assert found is None or memcomparable.versioned_key(*found) == noise
 
 
 def test_values_come_by_start_ts() -> None:

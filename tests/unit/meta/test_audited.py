@@ -38,7 +38,7 @@ def test_each_change_that_can_be_asked_for_is_in_the_log_once_with_who_and_where
     elsewhere = LOOK_AT_A_BUCKET | RESTORES | FEEDS | TERRITORIES
     assert {route.operation_id for route in changing(world.app.routes)} == CHANGES.keys() | elsewhere
     world.ready_to_change()
-    actor = acting.spelled(acting.Actor("token 00000000000000ff", "192.0.2.7"))
+    actor = acting.to_header(acting.Actor("token 00000000000000ff", "192.0.2.7"))
     for action, (method, path, body, expected) in CHANGES.items():
         before = world.entries()[-1]["seq"]
         for _ in range(1 if action == "DeleteTenant" else 2):  # the same again is no change, but for a later time
@@ -107,7 +107,7 @@ def test_a_store_that_is_retired_is_in_the_log_when_it_is_asked_for_and_when_it_
     key = TenantKey("7", "acme")
     world.server.write(lambda: world.repository.assign_stores([Store(key, 3)]))
     before = world.entries()[-1]["seq"]
-    actor = acting.spelled(acting.Actor("token 00000000000000ff", "192.0.2.7"))
+    actor = acting.to_header(acting.Actor("token 00000000000000ff", "192.0.2.7"))
     for _ in range(2):
         world.ask("PUT", f"/upcall{ACME}/stores/3/retirement", {"taken_ts": "0"}, **{acting.HEADER: actor})
     world.repository.ends.forget_store(key, 3)
@@ -199,12 +199,12 @@ def test_a_route_that_changes_something_and_is_not_audited_is_refused() -> None:
     ],
 )
 def test_a_header_that_names_nobody_is_none(text: str | None) -> None:
-    assert acting.read(text) is None
+    assert acting.from_header(text) is None
 
 
 @pytest.mark.parametrize("name", ["subject 𝄞\r\nX: y", "token 00000000000000ff", "a" * 200])
 def test_a_name_comes_through_a_header_as_it_was(name: str) -> None:
-    text = acting.spelled(acting.Actor(name, "::1"))
+    text = acting.to_header(acting.Actor(name, "::1"))
     assert text.isascii()
     assert text.isprintable()
-    assert acting.read(text) == acting.Actor(name, "::1")
+    assert acting.from_header(text) == acting.Actor(name, "::1")

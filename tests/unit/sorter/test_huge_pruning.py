@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from support.effort import examples
 from tistream.format.manifest import UNMATCHED, PendingPart
-from tistream.model.span import KeySpan, joined
+from tistream.model.span import KeySpan, merge_spans
 from tistream.model.ts import MAX_TS
 from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_for_repeats
 
@@ -75,6 +75,6 @@ def test_what_lies_between_two_keys_of_one_transaction_is_left_alone() -> None:
 
 def test_joined_spans_hold_the_same_keys() -> None:
     spans = [KeySpan(b"c", b"d"), KeySpan(b"a", b"b"), KeySpan(b"b", b"c"), KeySpan(b"x", b""), KeySpan(b"y", b"z")]
-    assert joined(spans, 2) == (KeySpan(b"a", b"d"), KeySpan(b"x", b""))
-    assert joined(spans, 1) == (KeySpan(b"a", b""),)
-    assert joined([], 1) == ()
+    assert merge_spans(spans, 2) == (KeySpan(b"a", b"d"), KeySpan(b"x", b""))
+    assert merge_spans(spans, 1) == (KeySpan(b"a", b""),)
+    assert merge_spans([], 1) == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tistream.model.span import WHOLE, KeySpan, joined
+from tistream.model.span import WHOLE, KeySpan, merge_spans
 from tistream_agent.core.chain import Position
 from tistream_agent.core.keys import KeyMap, Region, raw_bound
 from tistream_agent.core.received.range_logs import bounds_among, ranges_of
@@ -25,7 +25,7 @@ def first_keys(keys: KeyMap, regions: Iterable[Region]) -> list[bytes]:
 def not_taken(taken: Sequence[KeySpan]) -> list[KeySpan]:
     """The keys that no territory has yet. `taken`: the spans of those that exist."""
     free, at = list[KeySpan](), b""
-    for span in joined(taken, max(1, len(taken))):
+    for span in merge_spans(taken, max(1, len(taken))):
         if at < span.start:
             free.append(KeySpan(at, span.start))
         at = span.end

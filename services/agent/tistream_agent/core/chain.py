@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tistream.errors import CorruptObject
-from tistream.model.span import WHOLE, KeySpan, joined
+from tistream.model.span import WHOLE, KeySpan, merge_spans
 
 NONCE = "tistream.agent_nonce"
 EPOCH = "tistream.agent_epoch"
@@ -94,7 +94,7 @@ def read_position(
     found = [(row["region_id"], Promise(KeySpan(row["start_key"], row["end_key"]), row["resolved_ts"])) for row in rows]
     carried = [(0, promise) for promise in read_spans(key, metadata)]
     promises = [promise for _, promise in found + carried]
-    spans = joined((one.span for one in promises), max(1, len(promises))) if span is None else (span,)
+    spans = merge_spans((one.span for one in promises), max(1, len(promises))) if span is None else (span,)
     if not spans:
         raise CorruptObject(key, "it promises nothing for any key: a new territory has to take them")
     return Position(ts, ts + 1, tuple(one for its in spans for one in _tiled(key, its, promises)))

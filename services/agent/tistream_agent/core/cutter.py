@@ -123,7 +123,7 @@ class Draft:
 
     def data(self) -> bytes:
         """Encode the file. The bytes depend only on this draft and on the version of pyarrow."""
-        said = {
+        metadata = {
             chain.NONCE: self.nonce,
             chain.EPOCH: str(self.epoch),
             chain.SPANS: chain.spans_text(self.carried),
@@ -135,7 +135,7 @@ class Draft:
             _watermark_table(self.watermarks or None),
             dictionary=_DICTIONARY,
             schema=FILE_SCHEMA,
-            said=said,
+            metadata=metadata,
         )
 
 

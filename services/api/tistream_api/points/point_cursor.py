@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tistream.errors import InvalidRequest
-from tistream.read.cursor import Scope, bad_cursor, seal, unseal
+from tistream.read.cursor import Scope, bad_cursor, from_text, to_text
 
 _HEAD = struct.Struct(">B12sqqBq")
 _AGAIN = "send it to the call that returned it, or begin again without cursor"
@@ -41,20 +41,20 @@ class PointPosition:
 
 def encode(kind: Kind, scope: Scope, at: PointPosition) -> str:
     """Encode a position as a cursor's text. The cursor is valid only for this kind of call and this scope."""
-    return seal(_HEAD.pack(kind, scope.digest(), at.low_ts, at.high_ts, at.phase, at.table_id) + at.key)
+    return to_text(_HEAD.pack(kind, scope.digest(), at.low_ts, at.high_ts, at.phase, at.table_id) + at.key)
 
 
 def is_snapshot(text: str) -> bool:
     """Whether a text is a cursor of a pull with a snapshot. The scope is not checked."""
     try:
-        return unseal(text)[:1] == bytes((Kind.SNAPSHOT,))
+        return from_text(text)[:1] == bytes((Kind.SNAPSHOT,))
     except InvalidRequest:
         return False
 
 
 def decode(kind: Kind, scope: Scope, text: str) -> PointPosition:
     """Parse a cursor's text. Raises InvalidRequest."""
-    raw = unseal(text)
+    raw = from_text(text)
     if len(raw) < _HEAD.size or raw[0] not in tuple(Kind):
         raise bad_cursor(f"was not issued by this call: {_AGAIN}")
     found, digest, low_ts, high_ts, phase, table_id = _HEAD.unpack_from(raw)

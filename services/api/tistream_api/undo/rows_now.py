@@ -41,7 +41,7 @@ class RowsNow:
     _identity: dict[bytes, str] = field(default_factory=dict)  # by raw key
     _deleted: dict[bytes, CurrentRow] = field(default_factory=dict)  # by raw key
 
-    def standing(self, rows: Mapping[str, ChangedRow]) -> dict[str, CurrentRow]:
+    def read(self, rows: Mapping[str, ChangedRow]) -> dict[str, CurrentRow]:
         """Read the present state of each row. Rows are named by the text that identifies them (row_cells.identity).
         Raises Undecodable, Unavailable, Gone."""
         self._look_up({raw for row in rows.values() for raw in row.raw})

@@ -26,7 +26,7 @@ def undo_at(source: TenantSource, reads: PoolReads, changed: ChangedRows, ts: in
         version = _table(source, table_id, rows, ts)
         if version is not None:
             tables[table_id] = version
-            found = RowsNow(version, ts, reads).standing(rows)
+            found = RowsNow(version, ts, reads).read(rows)
             standing.update({(table_id, row): state for row, state in found.items()})
     return UndoAnswer(ts, changed, tables, standing)
 

@@ -45,7 +45,7 @@ class LocalRunner:
             if isinstance(one, WorkFailure):
                 return [one]
             prepared.append(one)
-        parts = shard_io.by_piece(prepared, len(job.release.pieces))
+        parts = shard_io.by_piece(prepared, len(job.release.files))
         return [
             shard_io.guarded(lambda n=number: shard_io.write(self.objects, job, n, parts[n]))  # type: ignore[misc]
             for number in range(len(parts))

@@ -26,11 +26,11 @@ _ROW_BYTES = 48  # of an entry besides its key and values
 
 
 def encode(tenant: TenantKey, release: Release, number: int, rows: pa.Table) -> bytes:
-    """Encode the change file that `release.pieces[number]` describes. rows: its changes (joining.ROWS), in the order of
+    """Encode the change file that `release.files[number]` describes. rows: its changes (joining.ROWS), in the order of
     keys. The marks of restores are added to them."""
-    piece = release.pieces[number]
-    prev_ts = release.pieces[number - 1].ts if number else release.prev_ts
-    base_ts = release.base_ts if piece.index == release.pieces[0].index else None
+    piece = release.files[number]
+    prev_ts = release.files[number - 1].ts if number else release.prev_ts
+    base_ts = release.base_ts if piece.index == release.files[0].index else None
     identity = FileIdentity(tenant, STORE_ID, prev_ts)
     watermarks = _watermark(piece, base_ts) if piece.watermark else SCHEMA.empty_table()
     # Timestamps of single-row transactions are all different: a dictionary would only add to them.

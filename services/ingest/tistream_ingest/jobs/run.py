@@ -70,7 +70,7 @@ class SparkRunner:
     def run(self, log_url: str, job: ReleaseJob) -> list[WrittenFile | WorkFailure]:
         """Execute a release as one Spark job. Returns its written change files, or the failures."""
         url, keys = self._url, self._keys.ids_of({job.tenant})
-        shards, pieces = len(job.shards), len(job.release.pieces)
+        shards, pieces = len(job.shards), len(job.release.files)
         shared = self._context.broadcast(pickle.dumps(replace(job, shards=())))
 
         def prepared(works: Iterable[bytes]) -> Iterator[Part]:

@@ -142,7 +142,7 @@ def _check_late(log: ObjectStore, shard: ReleaseShard, job: ReleaseJob, old: Old
 
 def _parts(job: ReleaseJob, rows: pa.Table) -> list[pa.Table]:
     out = []
-    for piece in job.release.pieces:
+    for piece in job.release.files:
         inside = pc.and_(pc.greater(rows["commit_ts"], piece.low), pc.less_equal(rows["commit_ts"], piece.high))
         part = rows.filter(inside)
         out.append(joining.kept(part, piece.span.start, piece.span.end, keep_index=True))
@@ -161,7 +161,7 @@ def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[byt
     release."""
     rows = pa.concat_tables([joining.ROWS.empty_table(), *(pa.ipc.open_stream(part).read_all() for part in parts)])
     body = push_file.encode(job.tenant, job.release, number, rows)
-    ts = job.release.pieces[number].ts
+    ts = job.release.files[number].ts
     key = layout.change_file(job.tenant, STORE_ID, ts)
     fresh = True
     try:

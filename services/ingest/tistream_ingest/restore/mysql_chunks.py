@@ -39,7 +39,7 @@ class MySqlChunks:
 
     def begin(self, one: NumberedTable, *, replace: bool) -> None:
         """Implement ChunkTarget.begin: create the table, unless this restore has created it."""
-        with self._marks(one).alone():
+        with self._marks(one).create_lock():
             self._tables.begin(one.table, replace=replace)
 
     def there(self, one: NumberedTable) -> frozenset[int]:

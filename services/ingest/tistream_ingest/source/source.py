@@ -145,7 +145,7 @@ class SourceRunner:
 
     def _files_are_there(self, release: Release) -> bool:
         try:
-            for piece in release.pieces:
+            for piece in release.files:
                 self.objects.head(layout.change_file(self.identity.tenant, STORE_ID, piece.ts))
         except NotFoundYet:
             return False
@@ -185,7 +185,7 @@ class SourceRunner:
             self.identity.url,
             low,
             high,
-            0 if self._last is None else self._last.pieces[-1].ts,
+            0 if self._last is None else self._last.files[-1].ts,
             self.identity.snapshot_ts if self._last is None else None,
             self._pieces(taking, index),
             taking.metas,
@@ -287,7 +287,7 @@ class SourceRunner:
         for failed in results:
             if isinstance(failed, WorkFailure):
                 self._failed(failed)
-        for piece in release.pieces:
+        for piece in release.files:
             self.announce(self.identity.tenant, STORE_ID, piece.ts)
         self._last, self._open = release, None
         self.seen.released_ts, self.seen.waits_for = release.high, None

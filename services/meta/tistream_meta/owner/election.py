@@ -68,7 +68,7 @@ class Ownership:
         """Record that a node follows the routes with this mark, which is their owner_rev and version. `newest` is the
         mark of the newest routes in the database. If the node's are newer, the database was restored from a backup, and
         the owner must be elected again. The caller must hold the lock."""
-        self._seen = self._seen.joined(mark)
+        self._seen = self._seen.max_with(mark)
         # Versions grow across elections. So no process has followed an earlier owner's routes of a version above the
         # one at this election, unless the database was restored to a time before that version.
         known = newest.version if mark.owner_rev == newest.owner_rev else self._elected_at
@@ -78,7 +78,7 @@ class Ownership:
         """Record that this process has copied another owner's routes, so that its own routes get higher versions.
         Returns those routes."""
         with self._lock:
-            self._seen = self._seen.joined(RouteMark(table.owner_rev, table.version))
+            self._seen = self._seen.max_with(RouteMark(table.owner_rev, table.version))
         return table
 
     def hold(self, heard_from: Callable[[], Iterable[str]]) -> bool:

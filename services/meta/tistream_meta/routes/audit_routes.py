@@ -44,7 +44,7 @@ class AuditedRoute(APIRoute):
 def actor_of(request: Request) -> acting.Actor:
     """The actor that the API server names in the request, otherwise the service that sent the request, by its
     address."""
-    actor = acting.read(request.headers.get(acting.HEADER))
+    actor = acting.from_header(request.headers.get(acting.HEADER))
     if actor is not None:
         return actor
     return acting.Actor("a service", None if request.client is None else request.client.host[: acting.ADDRESS_MAX])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tistream.errors import InvariantBroken
 from tistream.model.ids import TenantKey
-from tistream.model.span import WHOLE, KeySpan, joined, shown_key
+from tistream.model.span import WHOLE, KeySpan, merge_spans, shown_key
 from tistream_meta.decide.model import Child, Task
 
 
@@ -72,7 +72,7 @@ def _task(tenant: TenantKey, task_id: int, span: KeySpan, epoch: int, parents: d
 
 def _cover(parents: Sequence[PoolTask], span: KeySpan) -> bool:
     pieces = [piece for task in parents if (piece := task.span.clip(span)) is not None]
-    return joined(pieces, len(pieces) + 1) == (span,)
+    return merge_spans(pieces, len(pieces) + 1) == (span,)
 
 
 def _gaps(living: Sequence[Task]) -> list[KeySpan]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tistream.arrays import Int64s
-from tistream.model.span import KeySpan, joined
+from tistream.model.span import KeySpan, merge_spans
 from tistream_sorter.watermark.slice_cuts import SliceCuts
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class SliceHistory:
             if len(at):
                 ends = (changes.cuts.starts.take(at).to_pylist(), changes.cuts.ends.take(at).to_pylist())
                 found += [KeySpan(start, end) for start, end in zip(*ends, strict=True)]
-        return joined(found, SCANNED_MAX)
+        return merge_spans(found, SCANNED_MAX)
 
     def _flush(self) -> None:
         if self._noted_in is not None:

@@ -82,17 +82,17 @@ def parse_footer(key: str, identity: ChunkId, tail: bytes, size: int) -> BaseChu
     footer = read_footer(key, tail, size, FOOTER_BYTES_MAX)
     if isinstance(footer, NeedMore):
         return footer
-    said = cf.footer_metadata(key, footer, "base_version")
+    metadata = cf.footer_metadata(key, footer, "base_version")
     for name, wanted in (("cluster_id", identity.tenant.cluster_id), ("tenant_id", identity.tenant.tenant_id)):
-        found = said.get(f"tistream.{name}", wanted)
+        found = metadata.get(f"tistream.{name}", wanted)
         if found != wanted:
             raise CorruptObject(key, f"wrong identity: its footer says {name} {found[:80]!r}, its key {wanted!r}")
-    span = _span(key, said)
-    base_ts, rows = cf.footer_decimal(key, said, "base_ts"), cf.footer_decimal(key, said, "rows")
+    span = _span(key, metadata)
+    base_ts, rows = cf.footer_decimal(key, metadata, "base_ts"), cf.footer_decimal(key, metadata, "rows")
     if not 0 < base_ts <= MAX_TS:
         raise CorruptObject(key, f"tistream.base_ts {base_ts} is not a TSO")
     cf.check_columns(key, footer, SCHEMA)
-    crcs = cf.footer_crcs(key, said, len(footer.groups))
+    crcs = cf.footer_crcs(key, metadata, len(footer.groups))
     groups = []
     for index, (group, crc) in enumerate(zip(footer.groups, crcs, strict=True)):
         if group.rows > GROUP_ROWS_MAX or group.unpacked > GROUP_BYTES_MAX:
@@ -157,7 +157,7 @@ def write_chunk(tables: Iterable[pa.Table], identity: ChunkId, span: KeySpan, ba
                 writer.write_table(part, row_group_size=part.num_rows)
                 crcs.append(f"{zlib.crc32(sink.getbuffer()[written:]):08x}")
                 written, rows = sink.tell(), rows + part.num_rows
-        said = {
+        metadata = {
             "base_version": VERSION,
             "cluster_id": identity.tenant.cluster_id,
             "tenant_id": identity.tenant.tenant_id,
@@ -167,7 +167,7 @@ def write_chunk(tables: Iterable[pa.Table], identity: ChunkId, span: KeySpan, ba
             "rows": str(rows),
             "row_group_crc32": ",".join(crcs),
         }
-        writer.add_key_value_metadata({f"tistream.{name}": value for name, value in said.items()})
+        writer.add_key_value_metadata({f"tistream.{name}": value for name, value in metadata.items()})
     return sink.getvalue()
 
 
@@ -179,10 +179,10 @@ def check_span(chunk: BaseChunk, planned: KeySpan) -> None:
         raise CorruptObject(chunk.key, f"its span {found} is not that of chunk {chunk.id.number} in the plan, {wanted}")
 
 
-def _span(key: str, said: Mapping[str, str]) -> KeySpan:
+def _span(key: str, metadata: Mapping[str, str]) -> KeySpan:
     bounds = []
     for name in ("start_key", "end_key"):
-        text = cf.footer_text(key, said, name)
+        text = cf.footer_text(key, metadata, name)
         if not _HEX.fullmatch(text):
             raise CorruptObject(key, f"tistream.{name} {text[:40]!r} is not hexadecimal")
         bounds.append(bytes.fromhex(text))

@@ -21,16 +21,16 @@ def begin(settings_class: type[S]) -> S:
     """Read the settings, and start logs and traces. After this call, the process ends when its parent process ends. If
     the settings are invalid, the process exits with status 2 and one line on stderr."""
     die_with_parent()
-    with wrong_settings_end_it():
+    with exit_on_settings_error():
         settings = load_settings(settings_class)
     configure_logging(settings.service_name(), settings.log_level)
-    with wrong_settings_end_it():
+    with exit_on_settings_error():
         begin_traces(settings)
     return settings
 
 
 @contextmanager
-def wrong_settings_end_it() -> Iterator[None]:
+def exit_on_settings_error() -> Iterator[None]:
     """Run a `with` block. If it raises SettingsError, exit the process with status 2 and one line on stderr. The block
     may be later than `begin`, because the files that settings name are read when they are needed."""
     try:

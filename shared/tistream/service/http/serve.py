@@ -13,7 +13,7 @@ from typing import TypeVar
 import uvicorn
 from fastapi import FastAPI
 
-from tistream.service.http.begin import begin, wrong_settings_end_it
+from tistream.service.http.begin import begin, exit_on_settings_error
 from tistream.service.http.peer_clients import PeerClients
 from tistream.service.http.request_deadline import DeadlinedProtocol
 from tistream.service.http.traces import end_traces
@@ -34,7 +34,7 @@ def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
     If the settings are invalid, the process exits with status 2 and one line on stderr.
     """
     settings = begin(settings_class)
-    with wrong_settings_end_it():
+    with exit_on_settings_error():
         serve(build(settings), settings)
 
 

@@ -120,7 +120,7 @@ class HttpClient:
         if (cause_id := cause.current()) is not None:
             headers[cause.HEADER] = cause_id
         if (actor := acting.current()) is not None:
-            headers[acting.HEADER] = acting.spelled(actor)
+            headers[acting.HEADER] = acting.to_header(actor)
         read_s = self._deadline_s if deadline_s is None else deadline_s
         timeout = httpx.Timeout(read_s, connect=_CONNECT_S, pool=_POOL_S)
         for attempt in range(1, attempts + 1):

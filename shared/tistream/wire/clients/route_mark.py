@@ -18,7 +18,7 @@ class RouteMark:
     owner_rev: int
     version: int
 
-    def joined(self, other: RouteMark) -> RouteMark:
+    def max_with(self, other: RouteMark) -> RouteMark:
         """The higher owner_rev of both, and the higher version of both."""
         return RouteMark(max(self.owner_rev, other.owner_rev), max(self.version, other.version))
 

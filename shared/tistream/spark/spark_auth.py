@@ -12,7 +12,7 @@ SECRET = "spark.authenticate.secret"
 _SECRET_FORM = re.compile(r"[A-Za-z0-9+/=._-]+")
 _AUTHENTICATE, _ENCRYPT = "spark.authenticate", "spark.network.crypto.enabled"
 _HOST, _BIND = "spark.driver.host", "spark.driver.bindAddress"
-LOCKS = {
+AUTH_SETTINGS = {
     _AUTHENTICATE: "true",
     _ENCRYPT: "true",
     "spark.network.crypto.authEngineVersion": "2",
@@ -21,19 +21,19 @@ LOCKS = {
 }
 
 
-def locked(master: str) -> dict[str, str]:
+def auth_settings(master: str) -> dict[str, str]:
     """The Spark settings that make driver and executors authenticate each other and encrypt. With a local or Kubernetes
     master, Spark draws a secret for each driver. A standalone cluster has one secret for all drivers, which the
     operator must set (`refusal` checks that)."""
     if master.startswith("spark:"):
         return {}
-    return LOCKS | ({_HOST: LOOPBACK, _BIND: LOOPBACK} if master.startswith("local") else {})
+    return AUTH_SETTINGS | ({_HOST: LOOPBACK, _BIND: LOOPBACK} if master.startswith("local") else {})
 
 
 def refusal(master: str, conf: Mapping[str, str]) -> str | None:
     """The reason why a session with these settings must not start: it would accept connections from other machines
-    without authentication. None if it may start. `conf`: settings besides those that `locked` returns."""
-    wanted = {**locked(master), **conf}
+    without authentication. None if it may start. `conf`: settings besides those that `auth_settings` returns."""
+    wanted = {**auth_settings(master), **conf}
     if wanted.get(_HOST) == LOOPBACK and wanted.get(_BIND, LOOPBACK) == LOOPBACK:
         return None
     missing = [f'"{name}": "true"' for name in (_AUTHENTICATE, _ENCRYPT) if wanted.get(name) != "true"]

@@ -83,6 +83,12 @@ class MariaDb:
         self.run(f"GRANT ALL ON {name}.* TO tistream@127.0.0.1")
         return self.url_of(name)
 
+    @property
+    def pid(self) -> int:
+        """The process of the server, which runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Run it, and wait until it answers. The first time it is set up. Raises kept.NotHad; RuntimeError if it is
         there and does not start."""

@@ -1,0 +1,90 @@
+"""The holder of a changefeed into MariaDB, as a worker runs it, on a pool in memory; and PyMySQL's executemany."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pymysql
+from prometheus_client import CollectorRegistry
+
+from bench.contenders.feed_kafka import CLOCK, Feeds, Pool, _finish
+from bench.inputs.changes import TENANT
+from bench.inputs.pulled_pool import SNAPSHOT_TS, source_of
+from tistream.read.cursor import Scope
+from tistream.schema.tidb.create_table import Dialect, table_statements
+from tistream.schema.tidb.quoting import quoted_name
+from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.hold.holder import Holder
+from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.sinks.mysql.mysql_feed import mysql_feed
+from tistream_changefeed.sinks.mysql.mysql_sink import MySqlSink
+
+AT_ONCE = 10_000
+
+
+class TableLoads:
+    """Writes the table of a pool into a server, anew in each call: `feed` by a changefeed, `executemany` the same rows
+    by PyMySQL. Gives the row events, or the rows. The server's user needs no password."""
+
+    def __init__(self, port: int, user: str, rows: int, updates: float, options: str) -> None:
+        self._port, self._user, self._options = port, user, options
+        self._pool = Feeds("", rows, updates, 1, "")
+        self._rows: tuple[tuple[Any, ...], ...] = ()
+        ways: dict[str, Callable[[], int]] = {
+            "empty": self._empty,
+            "feed": self._feed,
+            "executemany": self._executemany,
+        }
+        self._ways = ways
+
+    def __call__(self, way: str) -> int:
+        return self._ways[way]()
+
+    def _empty(self) -> int:
+        """Keep the rows that are there, and create the table anew."""
+        pool = self._pool
+        source = source_of(pool._objects, pool._segments, pool._ends[-1], 1, pool._settings.cache_bytes)
+        (version,) = source.tables_at(pool._ends[-1], Scope(TENANT))
+        self._source = source
+        self._table = ".".join(map(quoted_name, version.name))
+        self._columns = [column.name for column in version.table.visible_columns]
+        with self._connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quoted_name(version.name[0])}")
+            if not self._rows and cursor.execute(f"SHOW TABLES FROM {quoted_name(version.name[0])}"):
+                cursor.execute(f"SELECT {', '.join(map(quoted_name, self._columns))} FROM {self._table}")
+                self._rows = tuple(cursor.fetchall())
+            cursor.execute(f"DROP TABLE IF EXISTS {self._table}")
+            cursor.execute(table_statements(version.stored.info(), version.name, Dialect.MARIADB).create)
+        return 1
+
+    def _feed(self) -> int:
+        pool = self._pool
+        feed = mysql_feed(f"mysql://{self._user}@127.0.0.1:{self._port}/{self._options}", {}, ())
+        order = Order(TENANT, "bench", 0, Fence(CLOCK.now_ms(), 1), SNAPSHOT_TS, pool._ends[-1])
+        holder = Holder(
+            Shard(order, Random(1)),
+            lambda: Pool(self._source, pool._ends[-1]),
+            lambda: MySqlSink(feed.server, order, CLOCK),
+            feed.pipeline_of(order, {}),
+            CLOCK,
+            pool._settings.budget,
+            pool._settings.window_bytes,
+            ChangefeedMetrics(CollectorRegistry()),
+        )
+        _finish(holder)
+        return holder.report().rows
+
+    def _executemany(self) -> int:
+        names = ", ".join(map(quoted_name, self._columns))
+        sql = f"INSERT INTO {self._table} ({names}) VALUES ({', '.join(['%s'] * len(self._columns))})"
+        with self._connect() as connection, connection.cursor() as cursor:
+            for at in range(0, len(self._rows), AT_ONCE):
+                cursor.executemany(sql, self._rows[at : at + AT_ONCE])
+                connection.commit()
+        return len(self._rows)
+
+    def _connect(self) -> pymysql.Connection[Any]:
+        return pymysql.connect(host="127.0.0.1", port=self._port, user=self._user, charset="utf8mb4")

@@ -122,8 +122,8 @@ class Log:
     def restored(self, to_ts: int, from_ts: int, ids: Sequence[int], **changed: Any) -> str:
         """BR lists the tables of a restore that ran beside the log. Returns the name of the object; `changed` overrides
         fields of its message."""
-        stated = {"restore_commit_ts": to_ts, "restore_start_ts": from_ts, "rewrite_ts": 7, "table_ids": list(ids)}
-        stated |= {"db_ids": [2]} | changed
+        stated: dict[str, Any] = {"restore_commit_ts": to_ts, "restore_start_ts": from_ts, "rewrite_ts": 7}
+        stated |= {"table_ids": list(ids), "db_ids": [2]} | changed
         order = ("restore_commit_ts", "restore_start_ts", "rewrite_ts")
         numbers = [*(stated[one] for one in order), *stated["table_ids"], *stated["db_ids"]]
         digest = hashlib.sha256(b"".join(one.to_bytes(8, "little") for one in numbers)).digest()

@@ -73,7 +73,7 @@ def test_nothing_of_a_connection_arrives_behind_what_it_has_lost(scheduler: Sche
 
 
 class _Inner:
-    def book(self, make: Any) -> Any:
+    def part(self, make: Any) -> Any:
         return make()
 
     def tenants(self) -> list[str]:
@@ -90,7 +90,7 @@ def test_a_silent_database_refuses_the_calls_of_its_parts_but_not_that_they_are_
     done: list[str] = []
 
     def ask() -> None:
-        book = silent.book(_Book)
+        book = silent.part(_Book)
         with pytest.raises(Unavailable):
             book.restores()
         with pytest.raises(Unavailable):

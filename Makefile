@@ -38,12 +38,16 @@ IN_MEMORY := $(shell [ "$$(df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 { print $$
 	&& echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 # Tests are rewritten for their assertions by each process, unless the bytecode is kept.
 PYTEST := $(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --durations=15
-# All tiers are one call: the many short unit tests run where the last long ones leave a core idle. mypy takes one core.
+# Lint runs beside the tests, which leave a core idle now and then, and is printed after them.
 LINTED := .venv/lint.log
+define beside_lint
+@$(MAKE) --no-print-directory lint >$(LINTED) 2>&1 & lint=$$!; \
+$(1); tested=$$?; \
+wait $$lint; linted=$$?; cat $(LINTED); exit $$((tested | linted))
+endef
+# All tiers are one call: the many short unit tests run where the last long ones leave a core idle.
 test: $(INSTALLED) ## Lint, unit, service and end-to-end tests and a slice of the simulation
-	@$(MAKE) --no-print-directory lint >$(LINTED) 2>&1 & lint=$$!; \
-	$(PYTEST) -n 4 $(IN_GROUPS) tests/e2e tests/service tests/simulation tests/unit; tested=$$?; \
-	wait $$lint; linted=$$?; cat $(LINTED); exit $$((tested | linted))
+	$(call beside_lint,$(PYTEST) -n 4 $(IN_GROUPS) tests/e2e tests/service tests/simulation tests/unit)
 
 soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants, containers (ONLY=unit,e2e,…: CONTRIBUTING.md)
 	@PYTHONPATH=tests $(BIN)/python -m support.soak --only "$(ONLY)"
@@ -116,7 +120,8 @@ bench: $(INSTALLED) ## Measure beside references: docs/benchmarks.md (CASE=sorte
 bench-report: $(INSTALLED) ## Write docs/evidence/benchmarks.md and its plots from the raw results
 	$(BENCH) bench.report
 
-check: lint test-unit ## What to run before each commit: lint and the unit tests
+check: $(INSTALLED) ## What to run before each commit: lint and the unit tests
+	$(call beside_lint,$(PYTEST) -n 2 $(IN_GROUPS) tests/unit)
 
 format: $(INSTALLED) ## Format and fix what can be fixed by itself
 	$(BIN)/ruff format $(LINTED_FOLDERS)

@@ -115,7 +115,7 @@ def test_chunks_at_random_ts_and_the_log_are_the_table_at_any_ts(seed: int) -> N
                 assert not found.height or found["value"].to_list() == wanted["value"].to_list()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_a_second_backfill_adds_no_row_twice(seed: int) -> None:
     rng = random.Random(seed)
     stamps = [one for one in commit_timestamps(NAME) if one >= commit_timestamps(NAME)[600]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
 
 import pytest
@@ -41,6 +42,25 @@ def test_every_invariant_is_attacked_and_the_important_ones_more_than_once() -> 
 def test_the_page_shows_every_mutant() -> None:
     """If not: `PYTHONPATH=tests .venv/bin/python -m mutants.report`."""
     assert PAGE.read_text() == page(MUTANTS)
+
+
+def test_the_code_that_an_invariant_names_is_there() -> None:
+    """A rename must follow into tests/mutants/invariants.toml, from which docs/invariants.md is made."""
+    files = [path for folder in ("shared", "services", "simulator", "tools") for path in (ROOT / folder).rglob("*.py")]
+    lost = []
+    for invariant in tomllib.loads((ROOT / "tests/mutants/invariants.toml").read_text())["invariant"]:
+        for file, names in re.findall(r"`([\w/]+\.py)`(?: \(((?:`\w+`(?:, )?)+))?", invariant["code"]):
+            sources = [path.read_text() for path in files if path.as_posix().endswith(f"/{file}")]
+            lost += [f"{invariant['number']}: {file}"] if not sources else []
+            lost += [
+                f"{invariant['number']}: {name} of {file}"
+                for name in re.findall(r"\w+", names)
+                if not any(
+                    re.search(rf"\b(?:def|class) {name}\b|^ *{name}\b *[:=]", source, re.MULTILINE)
+                    for source in sources
+                )
+            ]
+    assert lost == []
 
 
 def specimen(name: str) -> Mutant:

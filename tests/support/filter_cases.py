@@ -8,9 +8,9 @@ from typing import Any
 
 from support.feed_tables import Change, Key, batch, column, version
 from tistream.arrays import Bools
+from tistream.filters.expression import Expression
 from tistream.schema.tidb import table as t
 from tistream.schema.visible import TableVersion
-from tistream_changefeed.filters.expression import Expression
 
 ELEMS = ["small", "Medium", "LARGE"]
 DEFINITIONS = {

@@ -10,6 +10,7 @@ import pytest
 from support.effort import seeds
 from support.feed_tables import Change, Key, batch, changes_of, column, version
 from tistream.errors import InvalidRequest
+from tistream.filters.expression import Expression
 from tistream.rules.column_rules import ColumnRules
 from tistream.rules.table_rules import TableRules
 from tistream.schema.ddl_event import DdlEvent
@@ -20,7 +21,6 @@ from tistream_changefeed.filters import event_kinds
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected
 from tistream_changefeed.filters.event_filter import EventFilter, parse_sql
 from tistream_changefeed.filters.event_kinds import ignores_ddl, parse_kinds
-from tistream_changefeed.filters.expression import Expression
 from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow, PlacedDdl

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tistream.errors import InvalidRequest
+from tistream.filters.expression import Expression
 from tistream.rules.column_rules import ColumnRules
 from tistream.rules.table_rules import TableRules
 from tistream.schema.tidb.table import Column
@@ -18,7 +19,6 @@ from tistream_changefeed.dispatch.topic import TopicExpression
 from tistream_changefeed.filters.column_selector import ColumnSelector
 from tistream_changefeed.filters.event_filter import EventFilter, parse_sql
 from tistream_changefeed.filters.event_kinds import parse_kinds
-from tistream_changefeed.filters.expression import Expression
 from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.rows.split import Splitting, by_handle, by_unique_index, never
 from tistream_changefeed.table_errors.rules import ErrorRules, TableErrors

@@ -14,11 +14,11 @@ from tistream.arrays import Int64s
 from tistream.decode.cells.kinds import Kind, kind_of
 from tistream.decode.kernels.column_views import ColumnViews
 from tistream.errors import InvalidRequest
+from tistream.filters.elements import numbers
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column, Table
 from tistream.schema.visible import TableVersion, fold
 from tistream_changefeed.dispatch.crc_kernel import Form, crc_of, xor_columns
-from tistream_changefeed.rows.elements import numbers
 from tistream_changefeed.rows.handle_key import handle_columns, index_columns
 from tistream_changefeed.rows.row_batch import RowBatch
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 from tistream.arrays import Bools, Int64s
 from tistream.decode.cells.kinds import arrow_type, kind_of
 from tistream.errors import InvalidRequest
+from tistream.filters.expression import Expression
 from tistream.rules.pattern import Pattern, compiled
 from tistream.rules.table_rules import TableRules
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.table import Column, Table
 from tistream.schema.visible import fold
 from tistream_changefeed.filters.event_kinds import ignored_rows, ignores_ddl
-from tistream_changefeed.filters.expression import Expression
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import DELETE, INSERT, UPDATE, changed, kinds
 

@@ -20,11 +20,12 @@ from sqlglot.errors import SqlglotError
 
 from tistream.arrays import Bools
 from tistream.errors import InvalidRequest
+from tistream.filters import arithmetic
+from tistream.filters import comparison as compared
+from tistream.filters.operand import NULL, Operand, OperandType, of_column, of_number, of_text
+from tistream.near import did_you_mean
 from tistream.schema.tidb.table import Column, Table
 from tistream.schema.visible import fold
-from tistream_changefeed.filters import arithmetic
-from tistream_changefeed.filters import comparison as compared
-from tistream_changefeed.filters.operand import NULL, Operand, OperandType, of_column, of_number, of_text
 
 _MISSING = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>")
 CHARS_MAX = 16_384
@@ -92,9 +93,10 @@ class Expression:
         for node in self.tree.find_all(exp.Column):
             column = known.get(fold(node.name))
             if column is None:
+                shown = [one.name for one in table.visible_columns]
                 raise InvalidRequest(
-                    f"expression {self.text!r}: table {table.name!r} has no column {node.name!r}: correct it, or let "
-                    "the matcher of the event filter include only tables that have it"
+                    f"expression {self.text!r}: table {table.name!r} has no column {node.name!r}"
+                    f"{did_you_mean(node.name, shown)}: correct it, or leave out the tables that do not have it"
                 )
             if not column.visible:
                 raise InvalidRequest(

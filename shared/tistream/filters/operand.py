@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from tistream.decode.cells.kinds import Kind, kind_of
 from tistream.errors import InvalidRequest
+from tistream.filters.elements import names, numbers
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column
-from tistream_changefeed.rows.elements import names, numbers
 
 DIGITS_MAX = 65
 _MIDNIGHT = "00:00:00.000000"

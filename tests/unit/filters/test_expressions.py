@@ -14,7 +14,7 @@ from support import filter_cases
 from support.effort import examples
 from support.feed_tables import Change, batch, column, version
 from tistream.errors import InvalidRequest
-from tistream_changefeed.filters.expression import Expression
+from tistream.filters.expression import Expression
 
 ROWS = filter_cases.rows(1, 40)
 
@@ -150,3 +150,9 @@ def test_a_mutated_expression_is_evaluated_or_refused() -> None:
     for _ in range(300):
         with suppress(InvalidRequest):
             filter_cases.true_of(" ".join(rng.choices(words, k=rng.randrange(1, 9))), ROWS[:3])
+
+
+def test_an_unknown_column_is_refused_with_the_near_name() -> None:
+    of = version([column("id"), column("total")]).table
+    with pytest.raises(InvalidRequest, match=r"has no column 'totl' \(did you mean total\?\)"):
+        Expression.parse("totl > 1").columns(of)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.errors import InvalidRequest
-from tistream_changefeed.filters.collation import comparable, folded
-from tistream_changefeed.filters.operand import NULL, Operand, OperandType, exact_number, moment, span
+from tistream.filters.collation import comparable, folded
+from tistream.filters.operand import NULL, Operand, OperandType, exact_number, moment, span
 
 Compare = Callable[[Any, Any], Any]
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from tistream.decode.kernels.arrow_buffers import number_array, numbers_of, validity
 from tistream.errors import InvalidRequest
-from tistream_changefeed.filters.comparison import decimal, double, numeric
-from tistream_changefeed.filters.operand import NULL, Operand, OperandType
+from tistream.filters.comparison import decimal, double, numeric
+from tistream.filters.operand import NULL, Operand, OperandType
 
 _INT64, _UINT64 = pa.int64(), pa.uint64()
 

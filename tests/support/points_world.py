@@ -29,6 +29,7 @@ from tistream.pool import run_writer
 from tistream.pool.footers import FooterCache
 from tistream.pool.rows import read_rows
 from tistream.pool.versions.plan import IndexShard
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.cursor import Position, Scope, decode
 from tistream.read.group_cache import GroupCache
 from tistream.read.scan import Budget
@@ -36,13 +37,13 @@ from tistream.schema.visible import TableVersion
 from tistream.storage import layout
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.points import point_cursor
+from tistream_api.points.cached_reader import CachedReader
 from tistream_api.points.list_rows import RowsPage
 from tistream_api.points.named_table import ranges_asked, shape_of, table_at
 from tistream_api.points.net.net_changes import parts_between
 from tistream_api.points.net.net_page import NetPage, NetPart, diff_parts
 from tistream_api.points.net.squash import squash_parts
 from tistream_api.points.point_cursor import Kind, PointPosition
-from tistream_api.points.pool_reads import CachedReader, PoolReads
 from tistream_api.points.row_formats import ENCODERS
 from tistream_api.points.row_history import RowHistory
 from tistream_api.points.transaction import Transaction

@@ -13,8 +13,9 @@ from support.pull_world import golden_world
 from support.split_world import SplitWorld
 from tistream.pool.footers import FooterCache
 from tistream.pool.versions.plan import IndexShard, shards_of
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.group_cache import GroupCache
-from tistream_api.points.pool_reads import CachedReader, PoolReads
+from tistream_api.points.cached_reader import CachedReader
 
 NAME = "everything"
 

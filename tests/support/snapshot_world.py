@@ -20,6 +20,7 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
 from tistream.pool.versions.plan import IndexShard
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read import cursor as cursors
 from tistream.read.cursor import Position, Scope
 from tistream.read.group_cache import GroupCache
@@ -28,8 +29,8 @@ from tistream.schema.tidb.meta_change import record_span
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.points import point_cursor
+from tistream_api.points.cached_reader import CachedReader
 from tistream_api.points.point_cursor import Kind, PointPosition
-from tistream_api.points.pool_reads import CachedReader, PoolReads
 from tistream_api.points.snapshot_pull import SnapshotPage, check_snapshot
 from tistream_sorter.jobs.index.base_runs import base_guarded
 from tistream_sorter.jobs.index.base_unit import BaseUnit

@@ -17,10 +17,10 @@ from tistream.decode import warm
 from tistream.format.run import RunRef
 from tistream.model.ts import Window
 from tistream.pool.versions.lookup import PLACES
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.storage.open import open_objects
 from tistream_api.points.list_rows import RowsPage
 from tistream_api.points.named_table import ranges_asked, shape_of, table_at
-from tistream_api.points.pool_reads import PoolReads
 from tistream_api.points.row_formats import ENCODERS
 from tistream_api.points.row_history import RowHistory
 

@@ -14,6 +14,7 @@ from tistream.model.span import WHOLE
 from tistream.pool.footers import FooterCache
 from tistream.pool.segment_index import SegmentIndex
 from tistream.pool.versions.plan import IndexShard
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.cursor import Scope
 from tistream.read.group_cache import GroupCache
 from tistream.read.row_events import Barrier
@@ -22,7 +23,7 @@ from tistream.schema.history import History
 from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream_api.points.pool_reads import CachedReader, PoolReads
+from tistream_api.points.cached_reader import CachedReader
 
 SCOPE = Scope(TENANT, "bench", "mixed_0")
 CACHE_BYTES = 64 << 20

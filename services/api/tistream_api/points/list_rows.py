@@ -9,12 +9,12 @@ from tistream.errors import Gone, RetryableError, Undecodable
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.versions.plan import TableRange
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.cursor import Scope
 from tistream.read.row_events import Barrier
 from tistream_api.encode.piece import Piece
 from tistream_api.points import point_cursor
 from tistream_api.points.point_cursor import Kind, PointPosition
-from tistream_api.points.pool_reads import PoolReads
 from tistream_api.points.row_formats import RowEncoder
 from tistream_api.points.table_rows import DecodedRows, Shape, pages
 

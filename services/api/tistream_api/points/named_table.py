@@ -11,13 +11,13 @@ from tistream.errors import AlreadyDiffers, InvalidRequest, UnknownName
 from tistream.model.base_cover import Hole
 from tistream.model.span import KeySpan, shown_key
 from tistream.pool.versions.plan import TableRange, record_prefix, records_of
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.completeness import complete_from
 from tistream.read.cursor import Scope
 from tistream.read.imported import check_rows
 from tistream.read.source import TenantSource, not_kept
 from tistream.schema.tidb.table import Table
 from tistream.schema.visible import TableVersion
-from tistream_api.points.pool_reads import PoolReads
 from tistream_api.points.table_rows import Shape
 
 

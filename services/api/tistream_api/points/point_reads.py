@@ -12,6 +12,7 @@ from tistream.errors import InvalidRequest, UnknownName
 from tistream.follow.tenant_view import TenantView
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.cursor import Scope
 from tistream.read.group_cache import GroupCache
 from tistream.read.imported import check_pull
@@ -22,13 +23,13 @@ from tistream_api.encode.encoding import FORMATS, Encoder
 from tistream_api.encode.piece import Piece
 from tistream_api.encode.shown_names import ShownNames
 from tistream_api.points import point_cursor
+from tistream_api.points.cached_reader import CachedReader
 from tistream_api.points.list_rows import RowsPage
 from tistream_api.points.named_table import check_complete, ranges_asked, shape_of, table_at
 from tistream_api.points.net.net_changes import parts_between
 from tistream_api.points.net.net_page import NetPage, NetPart, diff_parts
 from tistream_api.points.net.squash import squash_parts
 from tistream_api.points.point_cursor import Kind, PointPosition
-from tistream_api.points.pool_reads import CachedReader, PoolReads
 from tistream_api.points.row_formats import ENCODERS
 from tistream_api.points.row_history import RowHistory
 from tistream_api.points.snapshot_pull import SnapshotPage, check_snapshot

@@ -19,6 +19,7 @@ from tistream.model.ts import Window
 from tistream.pool.versions.lookup import PLACES
 from tistream.pool.versions.merge import first_of_each, key_array
 from tistream.pool.versions.plan import record_prefix, records_of
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.cursor import Scope
 from tistream.read.events import Events, Rows
 from tistream.read.plan import OP_DELETE
@@ -27,7 +28,6 @@ from tistream.read.source import TenantSource
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.points.list_rows import undecodable
 from tistream_api.points.net.moved_rows import chosen, key_texts
-from tistream_api.points.pool_reads import PoolReads
 
 VERSIONS_MAX = 10_000  # versions of one raw key that one answer reads
 _SHOWN = ("commit_ts", "start_ts", "op", "row", "old_row")

@@ -19,6 +19,7 @@ from tistream.errors import Gone, RetryableError
 from tistream.model.base_cover import Hole
 from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import Window
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read import cursor as cursors
 from tistream.read.completeness import complete_from, known_parts
 from tistream.read.cursor import Position, Scope
@@ -31,7 +32,6 @@ from tistream_api.points import point_cursor
 from tistream_api.points.list_rows import undecodable
 from tistream_api.points.named_table import NotComplete, ranges_of, shape_of
 from tistream_api.points.point_cursor import Kind, PointPosition
-from tistream_api.points.pool_reads import PoolReads
 from tistream_api.points.row_formats import PIECE_BYTES, key_parts
 from tistream_api.points.table_rows import DecodedRows, pages
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tistream.errors import Gone, NotFoundYet, Unavailable, UnknownName
 from tistream.model.ts import MAX_TS, Window, from_physical_ms, physical_ms
+from tistream.pool.versions.pool_reads import REPLANS
 from tistream.pool.versions.reader import Reader
 from tistream.read import plan
 from tistream.read.cursor import Place, Position, Scope
@@ -21,7 +22,6 @@ from tistream.read.source import TenantSource
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.encode.piece import Piece
 from tistream_api.points.list_rows import undecodable
-from tistream_api.points.pool_reads import REPLANS
 
 # TiDB ends transactions after max-txn-ttl (an hour); an operator may have raised it.
 LONGEST_MS = 24 * 3_600_000

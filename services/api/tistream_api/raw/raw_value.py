@@ -15,10 +15,10 @@ from tistream.model import raw_row
 from tistream.model.tenant_kind import TenantKind
 from tistream.model.ts import physical_ms
 from tistream.pool.versions.lookup import PLACES
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.wire.changes import RawValue
 from tistream_api.encode.raw_encoding import expire_at
 from tistream_api.points.point_reads import PointReads
-from tistream_api.points.pool_reads import PoolReads
 from tistream_api.pull.admitted import ReadCaller
 from tistream_api.pull.start import check_kind
 from tistream_api.request.point_queries import NOW

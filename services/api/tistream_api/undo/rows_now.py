@@ -16,11 +16,11 @@ from tistream.format.segment import OP_PUT
 from tistream.model.ts import Window
 from tistream.pool.versions.lookup import PLACES
 from tistream.pool.versions.plan import record_prefix
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.restore.undo_plan import CurrentRow
 from tistream.schema.visible import TableVersion
 from tistream_api.points.list_rows import undecodable
 from tistream_api.points.named_table import key_ranges, ranges_of
-from tistream_api.points.pool_reads import PoolReads
 from tistream_api.points.row_formats import NdjsonRows
 from tistream_api.points.table_rows import Shape, decoded, key_texts, pages
 from tistream_api.undo import row_cells

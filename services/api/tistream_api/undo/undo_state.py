@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from tistream.decode.keys import table_ids
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.source import TenantSource
 from tistream.restore.undo_plan import CurrentRow
 from tistream.schema.visible import TableVersion
-from tistream_api.points.pool_reads import PoolReads
 from tistream_api.undo.changed_rows import ChangedRow, ChangedRows, Place
 from tistream_api.undo.rows_now import RowsNow
 from tistream_api.undo.undo_answer import UndoAnswer

@@ -14,11 +14,11 @@ from tistream.format.segment import OP_DELETE, SCHEMA
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS, Window
 from tistream.pool.versions.plan import records_of
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.events import Rows
 from tistream.read.row_events import Barrier, Interval, Shapes, render
 from tistream.schema.tidb.table import Table
 from tistream.schema.visible import TableVersion
-from tistream_api.points.pool_reads import PoolReads
 
 NO_START = 0  # start_ts of a delete that no transaction of a row made: its table was truncated, for example
 

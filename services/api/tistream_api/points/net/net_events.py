@@ -15,13 +15,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.cursor import Place
 from tistream.read.events import Events, Rows
 from tistream.read.plan import OP_DELETE, OP_PUT
 from tistream.read.row_events import Barrier
 from tistream_api.points.net.moved_rows import paired
 from tistream_api.points.net.net_changes import TableComparison, changed, rendered
-from tistream_api.points.pool_reads import PoolReads
 
 PAIRED_ROWS = 50_000
 PAIRED_BYTES = 16 << 20

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tistream.errors import Gone, RetryableError
 from tistream.model.ts import Window
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read import cursor as cursors
 from tistream.read.cursor import Position, Scope
 from tistream.read.events import Ddls, Events
@@ -25,7 +26,6 @@ from tistream_api.points.list_rows import undecodable
 from tistream_api.points.net.net_changes import TableComparison
 from tistream_api.points.net.net_events import NetPosition, net_events
 from tistream_api.points.point_cursor import Kind, PointPosition
-from tistream_api.points.pool_reads import PoolReads
 
 _BLOCK = 16  # a phase is block * _BLOCK + step
 GONE, DDL, ROWS = range(3)  # blocks: rows of tables that are no more; ddl events; rows of tables that there are

@@ -96,7 +96,7 @@ def _ours() -> None:
 def _api(tracer: otel.Tracer) -> Callable[[], None]:
     def spans() -> None:
         for _ in range(SPANS):
-            # Exceptions would be recorded with their texts, which hold keys and values (docs/adr/0016, 7).
+            # Exceptions would be recorded with their texts, which hold keys and values (docs/adr/0016, 6).
             with tracer.start_as_current_span(
                 "part", attributes={"tistream.rows": 7}, record_exception=False, set_status_on_exception=False
             ):

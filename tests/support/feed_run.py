@@ -12,6 +12,8 @@ from prometheus_client import CollectorRegistry
 from support.pull_world import World
 from tistream.clock import SystemClock
 from tistream.follow.tenant_view import TenantView
+from tistream.model.span import KeySpan
+from tistream.pool.versions.plan import IndexShard
 from tistream.read.row_events import Barrier
 from tistream.read.source import TenantSource
 from tistream_changefeed.core.progress import Fence
@@ -52,6 +54,13 @@ class StillView:
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         return False
+
+    def shards(self) -> list[IndexShard]:
+        (index,) = self.world.indexes
+        return [IndexShard(KeySpan(b"", b""), tuple(index.segments), logged_ts=0)]
+
+    def replan(self) -> None:
+        """Nothing disappears."""
 
     def record_barrier(self, barrier: Barrier) -> None:
         raise AssertionError(barrier)

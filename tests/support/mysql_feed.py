@@ -22,6 +22,7 @@ from support.waiting import eventually
 from tistream.clock import SystemClock
 from tistream.decode.rows import decode_rows
 from tistream.follow.tenant_view import TenantView
+from tistream.pool.versions.reader import StoreReader
 from tistream.read.cursor import Scope
 from tistream.read.scan import Budget
 from tistream.restore.fingerprint import Fingerprint, of_rows, of_selected, select_list
@@ -75,6 +76,7 @@ class MySqlFeedRun:
     window_bytes: int = 20_000
     budget: Budget = SMALL
     skips: Sequence[Skip] = ()
+    start_ts: int | None = None  # None: the world's beginning
 
     def __post_init__(self) -> None:
         self._epochs = itertools.count(1)
@@ -83,7 +85,8 @@ class MySqlFeedRun:
         """The next holder of the feed."""
         feed = mysql_feed(uri_of(self.server, self.options), self.document, self.skips)
         fence = Fence(1, next(self._epochs))
-        order = Order(self.world.tenant, "copy", 0, fence, self.world.snapshot_ts, self.world.end_ts)
+        start_ts = self.world.snapshot_ts if self.start_ts is None else self.start_ts
+        order = Order(self.world.tenant, "copy", 0, fence, start_ts, self.world.end_ts)
         view = cast(TenantView, StillView(self.world))
         target = feed.server.with_secrets({"password": PASSWORD})
         return Holder(
@@ -96,6 +99,7 @@ class MySqlFeedRun:
             self.window_bytes,
             ChangefeedMetrics(CollectorRegistry()),
             (PASSWORD,),
+            reader=StoreReader(self.world.objects),
         )
 
 
@@ -155,11 +159,16 @@ def begun(server: MariaDb) -> list[str | None]:
     return [text for (text,) in server.run("SELECT begun FROM tistream.progress ORDER BY slot")]
 
 
-def rows_written(server: MariaDb) -> int:
-    """How many row events the progress counts; 0 before the sink is opened."""
+def progress_of(server: MariaDb) -> dict[str, Any]:
+    """The progress of the feed that the first slot has; empty before there is any."""
     if not server.run(
         "SELECT 1 FROM information_schema.tables WHERE table_schema = 'tistream' AND table_name = 'progress'"
     ):
-        return 0
+        return {}
     found = server.run("SELECT progress FROM tistream.progress WHERE slot = 0")
-    return 0 if not found or found[0][0] is None else int(json.loads(found[0][0])["rows"])
+    return {} if not found or found[0][0] is None else json.loads(found[0][0])
+
+
+def rows_written(server: MariaDb) -> int:
+    """How many row events the progress counts; 0 before the sink is opened."""
+    return int(progress_of(server).get("rows", 0))

@@ -14,6 +14,7 @@ from bench.inputs.mixed_rows import committed
 from bench.inputs.pulled_pool import SNAPSHOT_TS, source_of
 from tistream.clock import SystemClock
 from tistream.decode import warm, warm_messages
+from tistream.pool.versions.plan import IndexShard
 from tistream.pool.writer import write_segment
 from tistream.read.row_events import Barrier
 from tistream.read.source import TenantSource
@@ -59,6 +60,12 @@ class Pool:
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         with self._moved:
             return self._moved.wait_for(lambda: self._ts > ts, timeout_ms / 1000)
+
+    def shards(self) -> list[IndexShard]:
+        return []  # no feed begins with rows
+
+    def replan(self) -> None:
+        """Nothing disappears."""
 
     def record_barrier(self, barrier: Barrier) -> None:
         raise AssertionError(str(barrier))

@@ -15,6 +15,7 @@ from tistream.concurrency import new_executor, start_thread
 from tistream.follow.tenant_view import TenantView
 from tistream.follow.tenants import Tenants
 from tistream.model.ids import TenantKey
+from tistream.pool.versions.reader import StoreReader
 from tistream.read.cursor import Scope
 from tistream.read.group_cache import CacheExpiry, GroupCache
 from tistream.schema.visible import TableVersion
@@ -122,6 +123,7 @@ def build_app(
             metrics,
             tuple(values.values()),
             charge=partial(quotas.charge, tenant),
+            reader=reader,
         )
 
     @contextmanager
@@ -152,6 +154,7 @@ def build_app(
         return driver.not_ready() or (None if tenants.routes() is not None else "the routes were not read yet")
 
     app = new_app("tistream-changefeed", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers)
+    reader = StoreReader(counted)
     cache = GroupCache(counted, settings.cache_bytes, CacheExpiry(keys, KEYED_CACHE_MS, clock))
     tenants = Tenants(http, meta, counted, cache, clock, executor, app.state.stopping, metrics.undecodable, keys)
     quotas = TenantQuotas(tenants.limits, clock)

@@ -79,6 +79,10 @@ class FeedPipeline:
     announcing: Callable[[int, int], Message] | None = None  # makes the message of a ts and a number of partitions
 
     @property
+    def first_rows(self) -> None:
+        """Implement Pipeline.first_rows: a feed begins without rows."""
+
+    @property
     def tables(self) -> FeedTables:
         """The tables whose rows must be read."""
         return self.filter.read

@@ -23,13 +23,14 @@ from support.mysql_feed import (
     emptied,
     first_slot_held,
     killed,
+    progress_of,
     rows_written,
     tables_of,
     target_of,
     there,
     wanted,
 )
-from support.pull_world import World, golden_world
+from support.pull_world import World, committed, golden_world
 from support.secret_pair import new_pair
 from support.waiting import PATIENCE_S, PAUSE_S, eventually
 from tistream.errors import InvalidRequest
@@ -187,6 +188,56 @@ def test_ddls_and_rows_between_them_leave_what_select_shows(server: MariaDb) -> 
     with working(run.holder()):
         pass
     assert rows_written(server) == counted
+
+
+def test_a_feed_that_begins_with_rows_has_each_once_though_connections_and_holders_end(server: MariaDb) -> None:
+    world = golden_world("everything")
+    stamps = committed("everything")[0]["commit_ts"].unique().sort()
+    rules = [*FEW, "shop.orders", "shop.fk_*", "shop.p_range", "other.*"]
+    start_ts = stamps[2 * len(stamps) // 5]
+    options = "?worker-count=3&snapshot=now"
+    run = MySqlFeedRun(world, server, document(rules), options, window_bytes=10_000, start_ts=start_ts)
+    first = run.holder()
+    with working(first):
+        eventually(lambda: rows_written(server) > 0)
+        with first_slot_held(server):
+            assert killed(server)
+        eventually(lambda: first.shard.retries)
+        before = rows_written(server)
+        eventually(lambda: rows_written(server) > before)
+        with first_slot_held(server):
+            assert progress_of(server)["load"][0] == str(start_ts)
+            assert first.report().held_by[0].object.startswith("shop.")
+            second = run.holder()
+            thread = threading.Thread(target=second.step)
+            thread.start()
+        thread.join()
+        with working(second):
+            pass
+    assert (first.shard.phase, second.shard.phase) == ("fenced", "finished")
+    assert "load" not in progress_of(server)
+    assert differing(world, server, rules) == []
+    assert server.run("SELECT constraint_name FROM information_schema.referential_constraints") != []
+
+
+def test_rows_with_which_a_feed_begins_go_into_empty_tables_only(server: MariaDb) -> None:
+    world = golden_world("everything")
+    server.run("CREATE DATABASE shop")
+    server.run("CREATE TABLE shop.k_int (id BIGINT PRIMARY KEY, other INT)")
+    run = MySqlFeedRun(world, server, document(["shop.k_int"]), "?snapshot=now", start_ts=world.end_ts)
+    holder = run.holder()
+    holder.step()
+    assert "without the columns v: add them" in holder.report().error
+    server.run("ALTER TABLE shop.k_int ADD COLUMN v TEXT")
+    server.run("INSERT INTO shop.k_int (id) VALUES (7)")
+    holder = run.holder()
+    holder.step()
+    assert "has rows in the table already: empty it or drop it, then resume" in holder.report().error
+    server.run("DROP TABLE shop.k_int")
+    holder = run.holder()
+    with working(holder):
+        pass
+    assert len(server.run("SELECT id FROM shop.k_int")) == rows_written(server) > 0
 
 
 def test_rows_and_their_progress_are_one_transaction(table: MariaDb) -> None:

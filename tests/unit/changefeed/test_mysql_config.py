@@ -39,6 +39,8 @@ def test_a_uri_of_ticdc_is_taken() -> None:
     assert any("max-txn-row" in warning for warning in found.warnings)
     assert feed("tidb://root@[::1]/").server.address == "::1:3306"
     assert feed("mysql+ssl://root@h/").server.tls
+    assert feed("mysql://root@h/").pipeline.first_rows is None
+    assert feed("mysql://root@h/?snapshot=now").pipeline.first_rows is not None
 
 
 @pytest.mark.parametrize("atomicity", ["table", "global"])
@@ -66,6 +68,7 @@ def test_a_password_is_taken_out_of_what_is_stored() -> None:
         ("mysql://h/?password=x", "", "user and password stand before the host"),
         ("mysql://h/?worker-count=0", "", "does not lie from 1"),
         ("mysql://h/?partition-num=3", "", "is unknown"),
+        ("mysql://h/?snapshot=2024", "", "tistream.snapshot: Input should be 'none' or 'now'"),
         ("mysql://h/?time-zone=Asia/Tokyo", "", "TIMESTAMP values are written in UTC"),
         ("mysql://h/?ssl-ca=/etc/passwd", "", "names a file of a worker"),
         ("mysql://h/", "enable-sync-point = true", "no sync points yet"),

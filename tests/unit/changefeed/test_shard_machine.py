@@ -17,6 +17,7 @@ from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
 from tistream.wire.bulk.changefeeds import Applied, Move
 from tistream_changefeed.core.failure import Failure, FeedFailed
+from tistream_changefeed.core.load import Load
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing
 from tistream_changefeed.core.progress import (
     Fence,
@@ -282,11 +283,33 @@ def test_progress_is_read_back_as_it_was_written() -> None:
     assert decode(TENANT, encode(TENANT, waiting), "log") == waiting
     versions = [json.loads(encode(TENANT, one))["version"] for one in (progress, changed, waiting)]
     assert versions == [1, 1, 2], "a program that knows version 1 alone does not go on without the DDL"
-    newer = json.dumps({**json.loads(encode(TENANT, waiting)), "version": 3}).encode()
+    loading = replace(progress, load=Load(150, 7, "d.t", b"k\x00"))
+    assert decode(TENANT, encode(TENANT, loading), "log") == loading
+    assert json.loads(encode(TENANT, replace(loading, ddl=at)))["version"] == 3
+    newer = json.dumps({**json.loads(encode(TENANT, waiting)), "version": 4}).encode()
     for spoiled in (b"", b"{}", b"[]", encode(TenantKey("7", "other"), progress), b'{"version":2}', newer):
         with pytest.raises(FeedFailed) as found:
             decode(TENANT, spoiled, "log")
         assert found.value.failure.kind == "failed"
+
+
+def test_a_new_feed_begins_with_rows_and_ends_once_they_are_loaded() -> None:
+    order = replace(ORDER, fence=Fence(2, 1), end_ts=100)
+    for found in (None, Progress(Position(180), 0, Fence(1, 3))):
+        shard = Shard(order, Random(1))
+        begun = shard.opened(found, {}, "log", loads=True)
+        assert begun.progress.load == Load(100)
+        shard.acknowledged(begun, 0)
+        shard.acknowledged(shard.load(NOTHING, 0, (), Load(100, 7, "d.t")), 0)
+        assert shard.phase == "running"
+        assert [one.object for one in shard.held_by()] == ["d.t"]
+        shard.acknowledged(shard.load(NOTHING, 0, (), None), 0)
+        assert shard.phase == "finished"
+    kept = Progress(Position(150), 0, Fence(2, 1), load=Load(100, 7))
+    assert Shard(order, Random(1)).opened(kept, {}, "log", loads=True).progress.load == Load(100, 7)
+    assert Shard(order, Random(1)).opened(replace(kept, load=None), {}, "log", loads=True).progress.load is None
+    moved = replace(order, revision=Revision(1, Move(revision=1, ts=120)))
+    assert Shard(moved, Random(1)).opened(None, {}, "log", loads=True).progress.load is None
 
 
 def test_a_log_that_is_shorter_than_what_was_sent_stops_the_feed() -> None:

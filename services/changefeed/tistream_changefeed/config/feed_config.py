@@ -106,8 +106,9 @@ class MySqlConfig(_Part):
     """The server of the sink URI, and `[sink.mysql-config]`.
 
     `workers`: how many connections write side by side. `safe_mode`: rows are always put by REPLACE. `atomicity`: with
-    `table` or `global`, each transaction of the server has whole transactions of the upstream, in order. `ca`, `cert`
-    and `key` are PEM texts. `password` and `key` are references of the form `${secret:NAME}`.
+    `table` or `global`, each transaction of the server has whole transactions of the upstream, in order. `snapshot`:
+    with `now` the feed begins with the rows of its tables as of its start_ts. `ca`, `cert` and `key` are PEM texts.
+    `password` and `key` are references of the form `${secret:NAME}`.
     """
 
     host: str
@@ -117,6 +118,7 @@ class MySqlConfig(_Part):
     workers: int = 16
     safe_mode: bool = False
     atomicity: Literal["none", "table", "global"] = "none"
+    snapshot: Literal["none", "now"] = "none"
     ca: str | None = None
     cert: str | None = None
     key: str | None = None

@@ -16,9 +16,12 @@ SCHEMES = ("mysql", "mysql+ssl", "tidb", "tidb+ssl")
 WORKERS_MAX = 64
 _MYSQL = "sink.mysql-config."
 _SINK_OPTIONS = ("safe-mode", "transaction-atomicity")
+_OWN_OPTIONS = ("snapshot",)
 
 
 def _option_key(name: str) -> str:
+    if name in _OWN_OPTIONS:
+        return f"tistream.{name}"
     return f"sink.{name}" if name in _SINK_OPTIONS else f"{_MYSQL}{name}"
 
 
@@ -33,6 +36,7 @@ MYSQL_KEYS = SinkKeys(
         _MYSQL + "ssl-key": ConfigKey("mysql.key", "text", secret=True, pem=True),
         "sink.safe-mode": ConfigKey("mysql.safe_mode", "flag"),
         "sink.transaction-atomicity": ConfigKey("mysql.atomicity", "text"),
+        "tistream.snapshot": ConfigKey("mysql.snapshot", "text"),
     },
     fixed={
         **GENERAL_FIXED,

@@ -17,9 +17,11 @@ members may be absent:
 * `skipped`: how many events were left out;
 * `stopped`: the tables that have stopped;
 * `ddl`: the cursor after the newest DDL, if the feed has several shards;
-* `ids`: the broker's ids of the topics, if it has such ids.
+* `ids`: the broker's ids of the topics, if it has such ids;
+* `load`: `[ts, table id, table, raw key in hex]`: how far the rows are loaded with which the feed begins.
 
-With `stopped` or `ddl`, `version` is 2, because a program that does not know these members must not continue.
+With `stopped` or `ddl`, `version` is 2, and with `load` it is 3, because a program that does not know these members
+must not continue.
 """
 
 from __future__ import annotations
@@ -37,10 +39,11 @@ from tistream.read import cursor as cursors
 from tistream.read.cursor import Place, Position, Scope
 from tistream.wire.bulk.changefeeds import Applied, Move
 from tistream_changefeed.core.failure import failed, fenced
+from tistream_changefeed.core.load import Load
 from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.stopped import StoppedTable
 
-PLAIN, WITH_WAITS = 1, 2  # versions
+PLAIN, WITH_WAITS, WITH_LOAD = VERSIONS = 1, 2, 3
 
 
 class Fence(NamedTuple):
@@ -83,7 +86,8 @@ class Progress:
     `skipped`: the number of events that were left out, because a person named them or the configuration of their table
     says so. `stopped`: tables of which events at or before `at` are missing in the sink. `ddl`: the position after the
     newest DDL; None before the first DDL, and in a feed with one shard. `ids`: the broker's ids of the topics that were
-    written, by name, as far as they are known.
+    written, by name, as far as they are known. `load`: the rows with which the feed begins, until all of them are in
+    the sink.
     """
 
     at: Position
@@ -97,6 +101,7 @@ class Progress:
     stopped: tuple[StoppedTable, ...] = ()
     ddl: Position | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
+    load: Load | None = None
 
     @property
     def checkpoint_ts(self) -> int:
@@ -168,7 +173,7 @@ def record_key(tenant: TenantKey, feed_id: str, shard: int) -> bytes:
 def encode(tenant: TenantKey, progress: Progress) -> bytes:
     """The record's value for Kafka."""
     members = {
-        "version": WITH_WAITS if progress.stopped or progress.ddl is not None else PLAIN,
+        "version": _version(progress),
         "cursor": cursors.encode(Scope(tenant), progress.at),
         "resolved_ts": str(progress.resolved_ts),
         "generation": str(progress.fence.generation),
@@ -190,6 +195,9 @@ def encode(tenant: TenantKey, progress: Progress) -> bytes:
         members["ddl"] = cursors.encode(Scope(tenant), progress.ddl)
     if progress.ids:
         members["ids"] = progress.ids
+    if progress.load is not None:
+        load = progress.load
+        members["load"] = [str(load.ts), str(load.table_id), load.table, load.key.hex()]
     return json.dumps(members, separators=(",", ":")).encode()
 
 
@@ -198,10 +206,8 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
     it."""
     try:
         members: dict[str, Any] = json.loads(value)
-        if members["version"] not in (PLAIN, WITH_WAITS):
-            reason = (
-                f"the progress record has version {members['version']}; this program knows {PLAIN} and {WITH_WAITS}"
-            )
+        if members["version"] not in VERSIONS:
+            reason = f"the progress record has version {members['version']}; this program knows {PLAIN} to {WITH_LOAD}"
             raise failed("sink", where, f"{reason}: upgrade the workers")
         return Progress(
             cursors.decode(Scope(tenant), members["cursor"]),
@@ -218,12 +224,26 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
             ),
             cursors.decode(Scope(tenant), members["ddl"]) if "ddl" in members else None,
             dict(members.get("ids", {})),
+            _load(members),
         )
     except (ValueError, KeyError, TypeError, InvalidRequest) as error:
         reason = (
             f"the progress record is not one of this feed's ({type(error).__name__}): create the feed under another id"
         )
         raise failed("sink", where, reason) from error
+
+
+def _version(progress: Progress) -> int:
+    if progress.load is not None:
+        return WITH_LOAD
+    return WITH_WAITS if progress.stopped or progress.ddl is not None else PLAIN
+
+
+def _load(members: Mapping[str, Any]) -> Load | None:
+    if "load" not in members:
+        return None
+    ts, table_id, table, key = members["load"]
+    return Load(int(ts), int(table_id), table, bytes.fromhex(key))
 
 
 def _applied(members: Mapping[str, Any]) -> Applied | None:

@@ -20,6 +20,7 @@ from tistream.schema.visible import Name
 from tistream.wire.bulk.changefeeds import HeldBy, Phase
 from tistream_changefeed.core import back_off, progress
 from tistream_changefeed.core.failure import Failure
+from tistream_changefeed.core.load import Load
 from tistream_changefeed.core.outgoing import NOTHING, Mark, Payload, SentMessage
 from tistream_changefeed.core.progress import Fence, Progress, Revision
 from tistream_changefeed.core.resolved_schedule import BUSY_MS, IDLE_MS, ResolvedSchedule
@@ -127,14 +128,23 @@ class Shard:
 
     # ---- opening
 
-    def opened(self, found: Progress | None, ends: Mapping[str, Mapping[int, int]], where: str) -> Transaction:
+    def opened(
+        self, found: Progress | None, ends: Mapping[str, Mapping[int, int]], where: str, *, loads: bool = False
+    ) -> Transaction:
         """Continue from `found`, the progress in the sink; None if the sink has no progress. `ends` has the end offsets
-        of the topics in `found`. `where` names the sink in errors. Returns the transaction that raises the fence in the
-        sink, which must be written first. Raises FeedFailed."""
+        of the topics in `found`. `where` names the sink in errors. `loads`: a feed that is new begins with the rows of
+        its tables. Returns the transaction that raises the fence in the sink, which must be written first. Raises
+        FeedFailed."""
         acked = None if self._acked is None else self._acked.checkpoint_ts
         known = [ts for ts in (self.order.known_ts, acked) if ts is not None]
         progress.check_there(found, self.order.fence, max(known, default=None), where)
         before = progress.taken_over(found, self.order.fence, self.order.start_ts, where)
+        if (
+            loads
+            and self.order.revision.moved is None
+            and (found is None or found.fence.generation < before.fence.generation)
+        ):
+            before = replace(before, load=Load(self.order.start_ts))
         mine = progress.revised(before, self.order.revision, ends)
         progress.check_counts(mine, ends)
         progress.check_kept(mine, ends)
@@ -151,6 +161,25 @@ class Shard:
         assert self._planned is not None
         self._planned = self._planned.moved(self._planned.at, NOTHING, marks, 0, None)
         return Transaction(NOTHING, marks, self._planned)
+
+    # ---- loading
+
+    @property
+    def loading(self) -> Load | None:
+        """How far the rows with which the feed begins are in the sink; None if all of them are, or it begins without
+        rows. Call this after `opened`."""
+        assert self._planned is not None
+        return self._planned.load
+
+    def load(
+        self, rows: Payload, events: int, marks: tuple[Mark, ...], load: Load | None, skipped: int = 0
+    ) -> Transaction:
+        """Make the transaction for some of the rows with which the feed begins, after which they are loaded as far as
+        `load` says; None: all of them are."""
+        assert self._planned is not None
+        moved = self._planned.moved(self._planned.at, rows, marks, events, None, skipped)
+        self._planned = replace(moved, load=load)
+        return Transaction(rows, marks, self._planned)
 
     # ---- sending
 
@@ -292,7 +321,8 @@ class Shard:
             self._pacing.sent_rows()
         if before is not None and transaction.progress.resolved_ts > before.resolved_ts:
             self._pacing.resolved_sent(now_ms)
-        if not transaction.progress.holding and not progress.within(transaction.progress.at, self.order.end_ts):
+        now = transaction.progress
+        if not now.holding and now.load is None and not progress.within(now.at, self.order.end_ts):
             self.phase = "finished"
 
     def roll_back(self) -> None:
@@ -329,6 +359,8 @@ class Shard:
             yield self.failure.held_by
         if self._acked is not None:
             yield from (one.held_by for one in self._acked.holding)
+            if self._acked.load is not None:
+                yield self._acked.load.held_by
 
 
 def _rejoins(one: StoppedTable) -> bool:

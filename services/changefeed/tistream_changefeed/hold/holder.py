@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event
 from tistream.errors import CorruptObject, Gone, RetryableError, UnknownName
+from tistream.pool.versions.reader import Reader
 from tistream.read.chosen_scope import ChosenScope
 from tistream.read.cursor import Scope
 from tistream.read.events import Rows
@@ -24,6 +25,7 @@ from tistream_changefeed.core.lanes import MainLane
 from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.segments import segments
 from tistream_changefeed.core.shard import Shard, Transaction
+from tistream_changefeed.hold.loading import Loading
 from tistream_changefeed.hold.new_rows import NewRows
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.quota import QuotaPause, unlimited
@@ -68,6 +70,7 @@ class Holder:
     secrets: tuple[str, ...] = field(default=(), repr=False)  # values that no error may show
     tally: ShardTally = field(default_factory=ShardTally)
     charge: Callable[[int, int], QuotaPause | None] = unlimited
+    reader: Reader | None = None  # of the rows with which a feed begins
     _slowed: QuotaPause | None = None
     _sink: Sink | None = None
     _sending: Sending | None = None
@@ -195,7 +198,7 @@ class Holder:
             self._stopping.wait,
         )
         found, ends = sink.open()
-        transaction = self.shard.opened(found, ends, sink.where)
+        transaction = self.shard.opened(found, ends, sink.where, loads=self.pipeline.first_rows is not None)
         if self.shard.grown_ts is not None:
             marks = self.pipeline.grown(self.shard.grown_ts, transaction.progress.resolved_ts, sink.topics())
             transaction = self.shard.announce(marks)
@@ -221,6 +224,10 @@ class Holder:
         return None, if rows were sent lately."""
         view, shard, sending = self.view(), self.shard, self._sending
         assert sending is not None
+        if shard.loading is not None:
+            assert self.reader is not None
+            Loading(sending, self.reader).run(view, self._stopping.is_set)
+            return None
         if shard.catching:
             sending.catch_up(view, self.budget, self._stopping.is_set)
         self._resolved_ts = view.resolved_ts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tistream.pool.versions.plan import IndexShard
 from tistream.read.row_events import Barrier
 from tistream.read.source import TenantSource
 
@@ -29,6 +30,12 @@ class Pool(Protocol):
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         """Wait until resolved_ts > `ts`, or `timeout_ms` have passed. Returns whether resolved_ts > `ts`."""
+
+    def shards(self) -> list[IndexShard]:
+        """The segments and runs with the committed versions of all rows, in key order."""
+
+    def replan(self) -> None:
+        """Refresh `shards`, because an object that they name has disappeared."""
 
     def record_barrier(self, barrier: Barrier) -> None:
         """Record that a reader has come to `barrier`, which is a row that cannot be decoded."""

@@ -88,6 +88,16 @@ class Encoded(Generic[P]):
     letters: tuple[DeadLetter, ...] = ()
 
 
+class FirstRows(Protocol):
+    """The rows as of its start_ts with which a new feed begins."""
+
+    def includes(self, version: TableVersion) -> bool:
+        """Whether this shard sends the rows of a table."""
+
+    def created(self, versions: Sequence[TableVersion]) -> tuple[Mark, ...]:
+        """The order to the sink to create these tables, before their rows."""
+
+
 class Pipeline(Protocol):
     """Encodes events for a sink. The result depends on the configuration of the feed and on what was sent since
     `opened`."""
@@ -104,6 +114,10 @@ class Pipeline(Protocol):
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Mark, ...]]:
         """Reset the state, because the sink was opened again, and messages that were sent before may have been aborted.
         The shard continues after `ts`. Yields, in parts, the messages that must be sent before any row."""
+
+    @property
+    def first_rows(self) -> FirstRows | None:
+        """The rows with which a new feed begins; None if it begins without any."""
 
     @property
     def errors(self) -> ErrorRules:

@@ -84,6 +84,9 @@ def mysql_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip]
     check_no_secrets(found)
     assert found.config.mysql is not None
     pipeline = MySqlPipeline(
-        parts.feed_filter(found.config), parts.error_rules(found.config), SkippedEvents(tuple(skips), "", LETTER_BYTES)
+        parts.feed_filter(found.config),
+        parts.error_rules(found.config),
+        SkippedEvents(tuple(skips), "", LETTER_BYTES),
+        found.config.mysql.snapshot == "now",
     )
     return MySqlFeed(found.config, server_of(found.config.mysql, scheme_of(sink_uri)), found.warnings, pipeline)

@@ -14,7 +14,7 @@ from tistream.read.events import Events
 from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
-from tistream.schema.visible import Name
+from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import Mark, Payload, SentMessage
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import SkippedEvents, without
@@ -26,7 +26,7 @@ from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes, taken
 from tistream_changefeed.sinks.mysql.ddl import is_sent
 from tistream_changefeed.sinks.mysql.net import net
-from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow, RowEvents
+from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow, NewTables, RowEvents
 from tistream_changefeed.table_errors.rules import ErrorRules
 from tistream_changefeed.table_errors.table_failed import naming
 
@@ -38,6 +38,20 @@ class MySqlPipeline:
     filter: FeedFilter
     errors: ErrorRules
     skips: SkippedEvents
+    loads: bool = False
+
+    @property
+    def first_rows(self) -> MySqlPipeline | None:
+        """Implement Pipeline.first_rows."""
+        return self if self.loads else None
+
+    def includes(self, version: TableVersion) -> bool:
+        """Implement FirstRows.includes."""
+        return self.filter.includes(version)
+
+    def created(self, versions: Sequence[TableVersion]) -> tuple[Mark, ...]:
+        """Implement FirstRows.created."""
+        return (NewTables(tuple(versions)),)
 
     @property
     def tables(self) -> FeedTables:

@@ -21,11 +21,11 @@ from tistream_changefeed.core.failure import retry
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.protocols.messages import ClaimFile
-from tistream_changefeed.sinks.mysql import stored_progress
+from tistream_changefeed.sinks.mysql import new_tables, stored_progress
 from tistream_changefeed.sinks.mysql.connection import Slot, WriteAgain
 from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
 from tistream_changefeed.sinks.mysql.net import TableNet
-from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow
+from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow, NewTables
 from tistream_changefeed.sinks.mysql.slots import FIRST, divided
 from tistream_changefeed.sinks.mysql.statements import statements
 from tistream_changefeed.sinks.mysql.target import LETTERS, PROGRESS, MySqlServer
@@ -92,6 +92,8 @@ class MySqlSink:
         for mark in transaction.marks:
             if isinstance(mark, DdlMark):
                 self._runner().run(mark)
+            elif isinstance(mark, NewTables):
+                self._create(mark)
             elif isinstance(mark, LetterMark):
                 letters.append(mark)
         nets = rows.tables if isinstance(rows, NetWindow) else ()
@@ -117,6 +119,14 @@ class MySqlSink:
             self._dialect,
             self._text(self._high),
         )
+
+    def _create(self, mark: NewTables) -> None:
+        first, server = self._slots[FIRST], self._ddls.target()
+        first.begin(self._text(self._high))  # the lock, without which an older holder could create a table late
+        try:
+            new_tables.create(server, self._server, self._dialect, mark.versions)
+        finally:
+            first.rolled_back()
 
     def _text(self, at: Position) -> str:
         return stored_progress.text_of(self._order, at)

@@ -43,6 +43,10 @@ class StoragePipeline:
     errors: ErrorRules
 
     @property
+    def first_rows(self) -> None:
+        """Implement Pipeline.first_rows: a feed begins without rows."""
+
+    @property
     def tables(self) -> FeedTables:
         """The tables whose rows must be read."""
         return self.filter.read

@@ -1,0 +1,155 @@
+"""Loads the rows with which a feed begins: those of its tables as of its start_ts, as inserts. Each part of them is one
+transaction with the progress, so a worker that takes over continues behind the newest part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.decode.kernels.arrow_buffers import one_array
+from tistream.decode.rows import decode_rows
+from tistream.model.base_cover import Hole
+from tistream.model.span import KeySpan
+from tistream.model.ts import Window
+from tistream.pool.versions.merge import key_array
+from tistream.pool.versions.plan import records_of
+from tistream.pool.versions.pool_reads import PoolReads
+from tistream.pool.versions.reader import Reader
+from tistream.read.completeness import complete_from
+from tistream.read.cursor import Scope
+from tistream.read.events import Events, Image, Rows
+from tistream.read.imported import TableImported, check_rows
+from tistream.read.plan import OP_PUT
+from tistream.schema.visible import TableVersion
+from tistream_changefeed.core.failure import failed
+from tistream_changefeed.core.load import Load
+from tistream_changefeed.core.outgoing import NOTHING
+from tistream_changefeed.hold.pool import Pool
+from tistream_changefeed.hold.sending import Sending
+from tistream_changefeed.hold.sink import FirstRows
+from tistream_changefeed.table_errors.table_failed import TableFailed
+from tistream_changefeed.table_errors.tables_refused import TablesRefused
+
+_REMEDY = "repair it, then resume: the load goes on where it was"
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Loads the first rows of the shard of `sending`. `reader` reads the pool."""
+
+    sending: Sending
+    reader: Reader
+
+    def run(self, pool: Pool, stopping: Callable[[], bool]) -> None:
+        """Load what is not in the sink yet. `stopping` returns whether the work must end early. Raises FeedFailed,
+        Gone, and what reads of the pool raise."""
+        try:
+            self._run(pool, stopping)
+        except TablesRefused as error:
+            raise failed("sink", ", ".join(map(".".join, error.names)), f"{error}; {_REMEDY}") from error
+        except TableFailed as error:
+            raise failed("encode", ".".join(error.name), f"{error}; {_REMEDY}") from error
+
+    def _run(self, pool: Pool, stopping: Callable[[], bool]) -> None:
+        shard, first = self.sending.shard, self.sending.pipeline.first_rows
+        load = shard.loading
+        assert load is not None
+        tables = [] if first is None else self._tables(pool, first, load.ts)
+        if first is not None and not load.table_id:
+            check_complete(pool, tables, load.ts)
+            begun = replace(load, table_id=tables[0].head.id) if tables else None
+            self.sending.commit(shard.load(NOTHING, 0, first.created(tables), begun))
+        for version in tables:
+            after = load.key if version.head.id == load.table_id else b""
+            if version.head.id < load.table_id:
+                continue
+            for events, key in self._rows(pool, version, load.ts, after):
+                self._send(events, Load(load.ts, version.head.id, ".".join(version.name), key))
+                if stopping():
+                    return
+        if shard.loading is not None:
+            self.sending.commit(shard.load(NOTHING, 0, (), None))
+
+    def _tables(self, pool: Pool, first: FirstRows, ts: int) -> list[TableVersion]:
+        return [one for one in pool.source.tables_at(ts, Scope(self.sending.shard.order.tenant)) if first.includes(one)]
+
+    def _rows(self, pool: Pool, version: TableVersion, ts: int, after: bytes) -> Iterator[tuple[Events, bytes]]:
+        """The rows of a table as of `ts` above the raw key `after`, in the order of their keys, in parts of about the
+        size of a window, each with its highest key."""
+        rest = KeySpan(after + b"\0", b"") if after else KeySpan(b"", b"")
+        ranges = [records_of(one).clip(rest) for one in sorted(version.head.physical_ids)]
+        reads = PoolReads(self.reader, pool.shards, partial(_replan, pool, ts))
+        schema_version = pool.source.schema_version(ts)
+        for found in reads.scan(Window(0, ts), [one for one in ranges if one is not None]):
+            rows = puts(version, found, ts, schema_version)
+            size = max(1, len(rows) * self.sending.window_bytes // max(1, rows.held_bytes))
+            for start in range(0, len(rows), size):
+                end = min(start + size, len(rows))
+                yield rows.between(start, end), found.column("key")[end - 1].as_py()
+
+    def _send(self, events: Events, load: Load) -> None:
+        sending = self.sending
+        encoded = sending.pipeline.rows(events, sending.sink.partitions)
+        letters = tuple(one.sent for one in encoded.letters)
+        rows = encoded.framed(encoded.messages)
+        sending.commit(sending.shard.load(rows, len(encoded.messages), letters, load, len(letters)))
+
+
+def puts(version: TableVersion, found: pa.Table, ts: int, schema_version: int) -> Events:
+    """Versions of rows (tistream.format.run.SCHEMA, all puts) as events that insert them at `ts`. Raises FeedFailed for
+    a row that cannot be decoded."""
+    columns, raw = version.table.visible_columns, key_array(found)
+    decoded = decode_rows(version.table, columns, raw, one_array(found.column("value")))
+    if decoded.errors:
+        at = min(decoded.errors)
+        reason = f"the row with the key {raw[at].as_py().hex()} cannot be decoded: {dict(decoded.errors)[at]}"
+        raise failed("pool", ".".join(version.name), f"{reason}; {_REMEDY}")
+    count = found.num_rows
+    image = Image([decoded.batch.column(at) for at in range(len(columns))], ())
+    absent, numbers = np.full(count, -1), np.arange(count)
+    stamps = np.full(count, ts)
+    rows = Rows(
+        version,
+        image,
+        None,
+        stamps,
+        np.zeros(count, np.int64),
+        np.full(count, schema_version),
+        np.full(count, OP_PUT),
+        numbers,
+        absent,
+        raw,
+        np.zeros(count, bool),
+    )
+    return Events.ordered([rows])
+
+
+def check_complete(pool: Pool, tables: Sequence[TableVersion], ts: int) -> None:
+    """Check that every row of these tables at `ts` is in the pool. Raises FeedFailed, which names the table and the
+    remedy."""
+    shards = pool.shards()
+    for version in tables:
+        name = ".".join(version.name)
+        found = complete_from(pool.source, shards, version.head.physical_ids)
+        if isinstance(found, Hole):
+            reason = "it existed before the pool, and not all of its rows have been backfilled"
+            raise failed("pool", name, f"{reason}: run `tistream backfill run`, then resume, or leave the table out")
+        if ts < found:
+            raise failed("pool", name, _unknown(ts, found))
+        try:
+            check_rows(pool.source, shards, version, ts)
+        except TableImported as error:
+            raise failed("pool", name, str(error)) from error
+
+
+def _unknown(ts: int, found: int) -> str:
+    return f"its rows are known from {found} on, not at {ts}: create the feed again with a start_ts of at least {found}"
+
+
+def _replan(pool: Pool, ts: int) -> None:
+    pool.replan()
+    pool.check_served(ts)

@@ -49,12 +49,12 @@ from tistream_changefeed.feed_checks import FeedChecks
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.hold.secret_keys import SecretKeys
+from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.mysql.connection import connected
 from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
 from tistream_changefeed.sinks.mysql.mysql_sink import MySqlSink
-from tistream_changefeed.sinks.mysql.net import net
 from tistream_changefeed.sinks.mysql.payload import DdlMark, NetWindow
 from tistream_changefeed.sinks.mysql.statements import statements
 from tistream_changefeed.table_errors.tables_refused import TablesRefused

@@ -15,10 +15,10 @@ from support.feed_tables import Change, Key, Row, batch, column, version
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.create_table import Dialect
 from tistream.schema.visible import TableVersion
+from tistream_changefeed.core.row_events import RowEvents
+from tistream_changefeed.rows.net import TableNet, net
 from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow
-from tistream_changefeed.sinks.mysql.net import TableNet, net
-from tistream_changefeed.sinks.mysql.payload import RowEvents
 from tistream_changefeed.sinks.mysql.slots import FIRST, assigned, divided
 from tistream_changefeed.sinks.mysql.statements import statements
 

@@ -16,17 +16,18 @@ from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import Mark, Payload, SentMessage
+from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import SkippedEvents, without
 from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
 from tistream_changefeed.hold.sink import DeadLetter, Encoded, PartitionsOf, TablesAt
 from tistream_changefeed.protocols.table_change import TableAt, table_changes
+from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes, taken
 from tistream_changefeed.sinks.mysql.ddl import is_sent
-from tistream_changefeed.sinks.mysql.net import net
-from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow, NewTables, RowEvents
+from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow, NewTables
 from tistream_changefeed.table_errors.rules import ErrorRules
 from tistream_changefeed.table_errors.table_failed import naming
 

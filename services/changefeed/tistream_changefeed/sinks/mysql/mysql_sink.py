@@ -21,10 +21,10 @@ from tistream_changefeed.core.failure import retry
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.protocols.messages import ClaimFile
+from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.sinks.mysql import new_tables, stored_progress
 from tistream_changefeed.sinks.mysql.connection import Slot, WriteAgain
 from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
-from tistream_changefeed.sinks.mysql.net import TableNet
 from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow, NewTables
 from tistream_changefeed.sinks.mysql.slots import FIRST, divided
 from tistream_changefeed.sinks.mysql.statements import statements

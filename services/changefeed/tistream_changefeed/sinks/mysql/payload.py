@@ -1,9 +1,9 @@
-"""What a feed into MySQL sends: row events, the net change of a window, DDLs and dead letters. Pure."""
+"""What a feed into MySQL sends besides row events: the net change of a window, DDLs and dead letters. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,52 +13,7 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import Content
 from tistream_changefeed.protocols.table_change import TableChange
-from tistream_changefeed.rows.row_batch import RowBatch
-from tistream_changefeed.rows.window import EventWindow, taken
-from tistream_changefeed.sinks.mysql.net import TableNet
-
-_EVENT_BYTES = 32  # of an event besides its values, estimated
-
-
-@dataclass(frozen=True)
-class RowEvents:
-    """The row events of a window: implements Payload. They are numbered from `first`, by the `at` of their batches."""
-
-    window: EventWindow
-    first: int = 0
-
-    def __len__(self) -> int:
-        return len(self.commit_ts)
-
-    @cached_property
-    def commit_ts(self) -> Int64s:
-        """The commit_ts of each event, in order."""
-        return self._placed([batch.commit_ts for batch in self.window.rows])
-
-    @cached_property
-    def sizes(self) -> Int64s:
-        """The bytes of each event, estimated: those of its batch, divided by the number of its rows."""
-        return self._placed([np.full(len(batch), _row_bytes(batch)) for batch in self.window.rows])
-
-    def _placed(self, parts: Sequence[Int64s]) -> Int64s:
-        out = np.empty(sum(map(len, parts)), np.int64)
-        for batch, part in zip(self.window.rows, parts, strict=True):
-            out[batch.at - self.first] = part
-        return out
-
-    def between(self, start: int, end: int) -> RowEvents:
-        """Implement Payload.between."""
-        low, high = self.first + start, self.first + end
-        rows = []
-        for batch in self.window.rows:
-            begin, finish = np.searchsorted(batch.at, [low, high])
-            if begin < finish:
-                rows.append(batch if finish - begin == len(batch) else taken(batch, np.arange(begin, finish)))
-        return RowEvents(replace(self.window, rows=tuple(rows)), low)
-
-    def contents(self) -> Iterator[Content]:
-        """Implement Payload.contents: a database counts no messages."""
-        yield from ()
+from tistream_changefeed.rows.net import TableNet
 
 
 @dataclass(frozen=True)
@@ -141,8 +96,3 @@ class LetterMark:
     @property
     def content(self) -> None:
         """Implement Mark.content: a database counts no messages."""
-
-
-def _row_bytes(batch: RowBatch) -> int:
-    rows = max(1, sum(len(columns[0]) for columns in (batch.new, batch.old) if columns))
-    return _EVENT_BYTES + sum(int(array.nbytes) for columns in (batch.new, batch.old) for array in columns) // rows

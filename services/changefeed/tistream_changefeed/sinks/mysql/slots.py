@@ -17,7 +17,7 @@ import pyarrow as pa
 from tistream.arrays import Bools, Int64s
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column
-from tistream_changefeed.sinks.mysql.net import TableNet
+from tistream_changefeed.rows.net import TableNet
 
 FIRST = 0  # the slot of changes that more than one slot could have
 _BIN = frozenset({"binary", "utf8mb4_bin", "utf8mb4_0900_bin", "utf8_bin", "ascii_bin", "latin1_bin"})

@@ -18,7 +18,7 @@ from tistream.schema.tidb.create_table import Dialect
 from tistream.schema.tidb.quoting import quoted_name
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import Name
-from tistream_changefeed.sinks.mysql.net import TableNet
+from tistream_changefeed.rows.net import TableNet
 
 DELETES = 500  # rows of one DELETE: a server scans the table if the list of keys is very long
 _NAMED = (t.ENUM, t.SET)

@@ -23,7 +23,13 @@ LEVELS = ("platform", "cluster", "tenant", "database", "table")
 
 # What a call cannot do without
 _KEY = quote('{"id":"1"}')
-QUERIES = {"ListRows": "ts=1", "RowHistory": f"key={_KEY}", "DiffTable": "from=1", "RawValue": "key=61"}
+QUERIES = {
+    "ListRows": "ts=1",
+    "RowHistory": f"key={_KEY}",
+    "DiffTable": "from=1",
+    "RawValue": "key=61",
+    "ChangeParts": "start_ts=1",
+}
 
 
 @dataclass(frozen=True)

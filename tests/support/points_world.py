@@ -43,7 +43,9 @@ from tistream_api.points.named_table import ranges_asked, shape_of, table_at
 from tistream_api.points.net.net_changes import parts_between
 from tistream_api.points.net.net_page import NetPage, NetPart, diff_parts
 from tistream_api.points.net.squash import squash_parts
+from tistream_api.points.parts import cuts, row_marks
 from tistream_api.points.point_cursor import Kind, PointPosition
+from tistream_api.points.point_reads import up_to
 from tistream_api.points.row_formats import ENCODERS
 from tistream_api.points.row_history import RowHistory
 from tistream_api.points.transaction import Transaction
@@ -71,8 +73,9 @@ class PointWorld:
         key: Line | None = None,
         from_key: Line | None = None,
         to_key: Line | None = None,
+        until: bytes | None = None,
     ) -> bytes:
-        """One answer of ListRows."""
+        """One answer of ListRows. `until`: the raw key with which a part ends."""
         scope = Scope(self.world.tenant, database, table)
         after = b""
         if cursor is not None:
@@ -81,11 +84,20 @@ class PointWorld:
         version = table_at(self.world.source, scope, ts)
         shape = shape_of(self.world.source, version, ts, columns)
         ranges, only = ranges_asked(version, key, from_key, to_key)
+        ranges = ranges if until is None else up_to(ranges, until)
         page = RowsPage(
             scope, shape, ranges, only, after, limit, self.reads, ENCODERS[form](shape),
             lambda *_: None, lambda _: None, lambda: False,
         )  # fmt: skip
         return b"".join(page.pieces())
+
+    def parts(self, database: str, table: str, ts: int, parts: int) -> list[tuple[str, bytes | None]]:
+        """(cursor, last raw key) of each part of RowParts; None: up to the last row."""
+        scope = Scope(self.world.tenant, database, table)
+        ranges, _ = ranges_asked(table_at(self.world.source, scope, ts), None, None, None)
+        keys = [mark.at for mark in cuts(row_marks(self.reads.shards(), self.reads.reader, ts, ranges), parts)]
+        cursors = [point_cursor.encode(Kind.ROWS, scope, PointPosition(0, ts, key=key)) for key in (b"", *keys[:-1])]
+        return list(zip(cursors, [*keys[:-1], None], strict=True))
 
     def lines(self, database: str, table: str, ts: int, **how: Any) -> list[Line]:
         """The row lines of one answer; its end is checked."""

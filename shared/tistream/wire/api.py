@@ -58,8 +58,9 @@ class TableNames(Wire):
 
 class ShownColumn(Wire):
     """A column that SELECT shows. `sql_type` has the form of SHOW COLUMNS; `key`: whether the column is part of an
-    event's `key`."""
+    event's `key`. `id` stays the same when the column is renamed."""
 
+    id: Id
     name: str
     sql_type: str
     charset: str
@@ -78,6 +79,36 @@ class TableColumns(Wire):
     kind: str
     schema_version: Version
     columns: list[ShownColumn]
+
+
+class RowPart(Wire):
+    """A part of a table's rows: those after `cursor`, up to and with the cursor `until`; null: up to the last row.
+    `rows` is an estimate."""
+
+    cursor: str
+    until: str | None
+    rows: int
+
+
+class RowParts(Wire):
+    """The answer of RowParts, in the order of raw keys."""
+
+    ts: Stamp
+    parts: list[RowPart]
+
+
+class ChangePart(Wire):
+    """A part of a table's changes: those with `start_ts < commit_ts <= end_ts`. `rows` is an estimate."""
+
+    start_ts: Stamp
+    end_ts: Stamp
+    rows: int
+
+
+class ChangeParts(Wire):
+    """The answer of ChangeParts, in the order of time."""
+
+    parts: list[ChangePart]
 
 
 class DdlPage(Wire):

@@ -61,7 +61,7 @@ NAMES_ONE = (
     "GetRestore",
 )  # the tenant has none of this id
 OF_RAWKV = ("PullRaw", "RawValue")  # the tenant is a TiDB
-EARLY = ("ListRows", "GetTransaction", "DiffTable")
+EARLY = ("ListRows", "GetTransaction", "DiffTable", "ChangeParts")
 
 
 @pytest.fixture(scope="module")

@@ -128,6 +128,40 @@ def test_one_row_and_a_range_of_rows(loaded: Consumer) -> None:
     assert [row["key"] for row in got] == [row["key"] for row in rows]
 
 
+def test_parts_of_rows_and_of_changes_are_the_whole(loaded: Consumer) -> None:
+    for ts, database, table in some_tables(6):
+        path = table_path(database, table)
+        answer = get(loaded, f"{path}/rows/parts?ts={ts}&parts=5").json()
+        assert answer["ts"] == str(ts)
+        parts = answer["parts"]
+        assert [one["until"] for one in parts[:-1]] == [one["cursor"] for one in parts[1:]]
+        queries = [f"cursor={one['cursor']}" + (f"&until={one['until']}" if one["until"] else "") for one in parts]
+        found = [row for query in queries for row in lines(loaded, f"{path}/rows?{query}")[:-1]]
+        assert found == lines(loaded, f"{path}/rows?ts={ts}")[:-1]
+    path, low = table_path("shop", "orders"), EVERYTHING.snapshot_ts
+    parts = get(loaded, f"{path}/changes/parts?start_ts={low}&parts=4").json()["parts"]
+    assert 1 < len(parts) <= 4
+    assert [one["start_ts"] for one in parts] == [str(low), *(one["end_ts"] for one in parts[:-1])]
+    pulled = [
+        line
+        for one in parts
+        for line in lines(loaded, f"{path}/changes?start_ts={one['start_ts']}&end_ts={one['end_ts']}")[:-1]
+    ]
+    assert pulled == lines(loaded, f"{path}/changes?start_ts={low}&end_ts={parts[-1]['end_ts']}")[:-1]
+    assert get(loaded, f"{path}/changes/parts?start_ts=now").json() == {"parts": []}
+
+
+def test_a_part_of_other_rows_is_refused(loaded: Consumer) -> None:
+    ts, database, table, _ = keyed()
+    path = table_path(database, table)
+    [one, *_], [other, *_] = (
+        get(loaded, f"{path}/rows/parts?ts={at}").json()["parts"] for at in (ts, EVERYTHING.end_ts)
+    )
+    for query in (f"cursor={one['cursor']}&until={other['cursor']}", f"ts={ts}&until={one['cursor']}"):
+        answer = get(loaded, f"{path}/rows?{query}")
+        assert (answer.status_code, answer.json()["parameter"]) == (400, "until")
+
+
 def test_a_row_of_any_table_is_found_by_its_key(loaded: Consumer) -> None:
     one = point_world("everything")
     for ts, database, table in some_tables(40):
@@ -248,6 +282,11 @@ REFUSED = [
     ("/databases/shop/tables/big/rows?ts=now&colour=red", 400),
     ("/databases/shop/tables/big/rows?cursor=abc", 400),
     ("/databases/shop/tables/big/rows", 400),
+    ("/databases/shop/tables/big/rows/parts?ts=5", 410),
+    ("/databases/shop/tables/none/rows/parts?ts=now", 404),
+    (f"/databases/shop/tables/none/changes/parts?start_ts={T1}", 404),
+    (f"/databases/shop/tables/big/changes/parts?start_ts={T1}&end_ts={FUTURE}", 400),
+    ("/databases/shop/tables/big/changes/parts?start_ts=5", 410),
     ("/databases/shop/tables/big/history", 400),
     ("/databases/shop/tables/big/history?key=%7B%22nothing%22:1%7D", 400),
     ("/databases/shop/tables/big/history?key=%7B%22id%22:1%7D&from=5", 410),

@@ -62,3 +62,21 @@ def test_an_index_and_the_segments_alone_hold_the_same_rows(name: str) -> None:
             bodies = [one.page(database, table, ts, form="arrow") for one in (plain, indexed)]
             left, right = (pa.ipc.open_stream(body).read_all() for body in bodies)  # in other batches
             assert left.equals(right)
+
+
+@pytest.mark.parametrize(("tasks", "indexed"), [(16, False), (4, True)])
+def test_parts_are_the_table_cut_into_pieces(tasks: int, indexed: bool) -> None:
+    one = point_world("everything", tasks, indexed=indexed)
+    several = 0
+    for ts, tables in [found for found in sampled("everything", 9) if found[0] > one.base_ts][:10]:
+        for database, table, _ in tables:
+            if not one.exists(database, table, ts):
+                continue
+            parts = one.parts(database, table, ts, 3)
+            assert 1 <= len(parts) <= 3
+            several += len(parts) > 1
+            found = [
+                line for cursor, until in parts for line in one.lines(database, table, ts, cursor=cursor, until=until)
+            ]
+            assert found == one.lines(database, table, ts)
+    assert several

@@ -14,7 +14,15 @@ from tistream.read.cursor import Position, Scope
 from tistream.read.cursor import encode as pull_cursor
 from tistream_api.points import point_cursor
 from tistream_api.points.point_cursor import Kind, PointPosition
-from tistream_api.request.point_queries import diff_request, history_request, rows_request, squash_request, when
+from tistream_api.request.point_queries import (
+    ChangePartsQuery,
+    RowPartsQuery,
+    diff_request,
+    history_request,
+    rows_request,
+    squash_request,
+    when,
+)
 
 KEY = quote('{"id":"1"}')
 
@@ -118,6 +126,26 @@ def test_rows_take_a_key_or_a_range() -> None:
 def test_a_history_wants_a_key(query: str, parameter: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         history_request(query.encode())
+    assert caught.value.extra == {"parameter": parameter}
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("parts=0", "parts"),
+        ("parts=10001", "parts"),
+        ("ts=5&ts=6", "ts"),
+        ("ts=now&cursor=a", "cursor"),
+        ("from_key=1", "from_key"),
+        ("end_ts=5", "start_ts"),
+        ("start_ts=5&end_ts=4", "end_ts"),
+        ("start_ts=5&limit=4", "limit"),
+    ],
+)
+def test_parts_refuse_what_they_do_not_know(query: str, parameter: str) -> None:
+    kind = ChangePartsQuery if "start_ts" in query or parameter == "start_ts" else RowPartsQuery
+    with pytest.raises(InvalidRequest) as caught:
+        kind().parsed(query.encode())
     assert caught.value.extra == {"parameter": parameter}
 
 

@@ -3,15 +3,17 @@ that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tistream import trace
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.follow.tenant_view import TenantView
+from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
+from tistream.pool.versions.plan import TableRange
 from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.cursor import Scope
 from tistream.read.group_cache import GroupCache
@@ -68,6 +70,8 @@ class PointReads:
             check_complete(view.source, reads, [version], at.high_ts)
             shape = shape_of(view.source, version, at.high_ts, ask.columns)
             ranges, only = ranges_asked(version, ask.key, ask.from_key, ask.to_key)
+            if ask.until is not None:
+                ranges = up_to(ranges, self._part_end(scope, ask.until, at))
             page = RowsPage(
                 scope,
                 shape,
@@ -92,6 +96,18 @@ class PointReads:
             return at
         assert ask.ts is not None  # rows_ask requires one of the two
         return PointPosition(0, self.times.readable(view, "ts", ask.ts))
+
+    @staticmethod
+    def _part_end(scope: Scope, until: str, at: PointPosition) -> bytes:
+        """The last key of a part. Raises InvalidRequest for a cursor of another call or ts."""
+        end = point_cursor.decode(Kind.ROWS, scope, until)
+        if end.high_ts != at.high_ts:
+            raise InvalidRequest(
+                f"until is of the rows as of {end.high_ts}, and the cursor of those as of {at.high_ts}: use both of "
+                "one part",
+                {"parameter": "until"},
+            )
+        return end.key
 
     def _answer(self, view: TenantView, call: str, read_caller: ReadCaller, coding: str | None, begin: Begin) -> Answer:
         """Admit a read, create its answer with `begin`, and make the answer's first bytes."""
@@ -128,7 +144,7 @@ class PointReads:
             view.wait_fresh(read_caller.alive)
             high = self.times.readable(view, "to", ask.high)
             low = view.earliest_ts() if ask.low is None else self.times.readable(view, "from", ask.low)
-            _check_between(low, high, "to")
+            check_between(low, high, "to")
             check_pull(view.source, view.shards(), scope, low, high)
             admitted.room.take()
             found = RowHistory(scope, ask.key, Window(low, high), ask.limit, view.source, self.pool_reads(view, low))
@@ -278,7 +294,7 @@ class PointReads:
         assert ask.low is not None  # diff_ask requires one of the two
         low = self.times.readable(view, names[0], ask.low)
         high = self.times.readable(view, names[1], ask.high)
-        _check_between(low, high, names[1])
+        check_between(low, high, names[1])
         return PointPosition(low, high)
 
     @staticmethod
@@ -286,7 +302,14 @@ class PointReads:
         return view.source.schema_version(at.low_ts), view.source.schema_version(at.high_ts)
 
 
-def _check_between(low: int, high: int, name: str) -> None:
+def up_to(ranges: Sequence[TableRange], last: bytes) -> list[TableRange]:
+    """The parts of the ranges up to and with the key `last`."""
+    found = (one.clip(KeySpan(b"", last + b"\0")) for one in ranges)
+    return [one for one in found if one is not None]
+
+
+def check_between(low: int, high: int, name: str) -> None:
+    """Raise InvalidRequest, which names the parameter of `high`, if it lies below `low`."""
     if high < low:
         raise InvalidRequest(
             f"{name} {high} lies below the beginning of the range, {low}: use a later one", {"parameter": name}

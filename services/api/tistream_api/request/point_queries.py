@@ -23,6 +23,7 @@ from tistream_api.request.params import FORMATS, LIMIT_DEFAULT, LIMIT_MAX
 
 HISTORY_LIMIT_DEFAULT = 100
 HISTORY_LIMIT_MAX = 10_000
+PARTS_DEFAULT, PARTS_MAX = 16, 10_000
 KEY_TEXT_MAX = 16_384
 SHOWN_MAX = 40
 
@@ -53,10 +54,45 @@ class RowsQuery(_Query):
     format: str | None = Field(
         default=None, description="ndjson (lines of JSON), arrow (one IPC stream) or parquet (one file)"
     )
+    until: str | None = Field(default=None, description="inclusive; the end of a part (RowParts). Goes with cursor")
 
     def parsed(self, raw: bytes) -> RowsRequest:
         """Parse the query string `raw`. Raises InvalidRequest, which names the parameter."""
         return rows_request(raw)
+
+
+class RowPartsQuery(_Query):
+    """The query parameters of RowParts, as text."""
+
+    ts: str | None = Field(default=None, description=f"as of this time: {_TS_TEXT}")
+    from_key: str | None = Field(default=None, description="inclusive; a key, or its first columns")
+    to_key: str | None = Field(default=None, description="exclusive; a key, or its first columns")
+    parts: str | None = Field(default=None, description=f"the most parts, 1 to {PARTS_MAX}; {PARTS_DEFAULT}")
+
+    def parsed(self, raw: bytes) -> RowPartsRequest:
+        """Parse the query string `raw`. Raises InvalidRequest, which names the parameter."""
+        given = given_in(raw, RowPartsQuery)
+        ts = when("ts", given.get("ts", NOW))
+        return RowPartsRequest(
+            ts, _key(given, "from_key"), _key(given, "to_key"), _limit(given, PARTS_DEFAULT, PARTS_MAX, "parts")
+        )
+
+
+class ChangePartsQuery(_Query):
+    """The query parameters of ChangeParts, as text."""
+
+    start_ts: str | None = Field(default=None, description=f"exclusive: {_TS_TEXT}")
+    end_ts: str | None = Field(default=None, description=f"inclusive: {_TS_TEXT}; now")
+    parts: str | None = Field(default=None, description=f"the most parts, 1 to {PARTS_MAX}; {PARTS_DEFAULT}")
+
+    def parsed(self, raw: bytes) -> ChangePartsRequest:
+        """Parse the query string `raw`. Raises InvalidRequest, which names the parameter."""
+        given = given_in(raw, ChangePartsQuery)
+        if "start_ts" not in given:
+            raise _bad("start_ts", f"is required: {_TS_TEXT}")
+        low, high = when("start_ts", given["start_ts"]), when("end_ts", given.get("end_ts", NOW))
+        _check_order(low, high, "end_ts", "start_ts")
+        return ChangePartsRequest(low, high, _limit(given, PARTS_DEFAULT, PARTS_MAX, "parts"))
 
 
 class HistoryQuery(_Query):
@@ -100,6 +136,26 @@ class RowsRequest:
     limit: int
     columns: tuple[str, ...] | None
     format: str
+    until: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowPartsRequest:
+    """The parsed parameters of RowParts."""
+
+    ts: When
+    from_key: dict[str, Any] | None
+    to_key: dict[str, Any] | None
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePartsRequest:
+    """The parsed parameters of ChangeParts."""
+
+    low: When
+    high: When
+    parts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +185,8 @@ def rows_request(query: bytes) -> RowsRequest:
     given = given_in(query, RowsQuery)
     if ("ts" in given) == ("cursor" in given):
         raise InvalidRequest("give either ts or cursor, and not both", {"parameter": "ts"})
+    if "until" in given and "cursor" not in given:
+        raise _bad("until", "is the end of a part, and goes with the part's cursor: give both, or leave it out")
     for name in ("from_key", "to_key"):
         if "key" in given and name in given:
             raise _bad(name, "is not allowed with key, which names one row: leave one of them out")
@@ -147,6 +205,7 @@ def rows_request(query: bytes) -> RowsRequest:
         limit=_limit(given, LIMIT_DEFAULT, LIMIT_MAX),
         columns=columns,
         format=_format(given),
+        until=given.get("until"),
     )
 
 
@@ -275,14 +334,14 @@ def _key(given: dict[str, str], name: str) -> dict[str, Any] | None:
     return found
 
 
-def _limit(given: dict[str, str], default: int, most: int) -> int:
-    if "limit" not in given:
+def _limit(given: dict[str, str], default: int, most: int, name: str = "limit") -> int:
+    if name not in given:
         return default
-    text = given["limit"]
+    text = given[name]
     if not text.isascii() or not _DIGITS.fullmatch(text):
-        raise _bad("limit", f"{text[:SHOWN_MAX]!r} is not a decimal number from 1 to {most}")
+        raise _bad(name, f"{text[:SHOWN_MAX]!r} is not a decimal number from 1 to {most}")
     if not 1 <= int(text) <= most:
-        raise _bad("limit", f"{text[:SHOWN_MAX]} does not lie from 1 to {most}")
+        raise _bad(name, f"{text[:SHOWN_MAX]} does not lie from 1 to {most}")
     return int(text)
 
 

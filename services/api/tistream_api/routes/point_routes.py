@@ -16,18 +16,20 @@ from tistream.follow.tenant_view import TenantView
 from tistream.follow.tenants import Tenants
 from tistream.model.ts import MAX_TS
 from tistream.read.cursor import Scope
+from tistream.wire.api import ChangeParts, RowParts
 from tistream_api.admission import gate
 from tistream_api.admission.gate import Gate
 from tistream_api.encode.compression import coding_of
 from tistream_api.encode.encoding import FORMATS
 from tistream_api.points import point_cursor
+from tistream_api.points.parts import PartReads
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.row_formats import MEDIA_TYPES
 from tistream_api.pull.admitted import Answer
 from tistream_api.pull.answer_response import AnswerResponse
 from tistream_api.request import point_queries
 from tistream_api.request.head_requests import is_head
-from tistream_api.request.point_queries import DiffQuery, HistoryQuery, RowsQuery
+from tistream_api.request.point_queries import ChangePartsQuery, DiffQuery, HistoryQuery, RowPartsQuery, RowsQuery
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
 from tistream_api.routes.read_callers import read_caller_of, watched
@@ -39,9 +41,10 @@ _START_TS = re.compile(r"[0-9]{1,19}")
 
 
 def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> APIRouter:
-    """Build the router of ListRows, RowHistory, GetTransaction and DiffTable. Its routes must be behind the gate
+    """Build the router of the reads of one table, and of GetTransaction. Its routes must be behind the gate
     (admission/gate.py)."""
     router = APIRouter()
+    parts = PartReads(points)
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:
         return tenants.view(name_of(cluster_id), name_of(tenant_id))
@@ -69,6 +72,45 @@ def build_point_router(tenants: Tenants, points: PointReads, guard: Gate) -> API
         asking = read_caller_of(request, guard, view)
         found = points.rows(view, scope_of(view, db, table), ask, asking, coding)
         return streamed(request, found, coding, MEDIA_TYPES[ask.format])
+
+    @router.get(
+        TABLE + "/rows/parts",
+        operation_id="RowParts",
+        tags=POINTS,
+        dependencies=[Depends(watched)],
+        responses=openapi.POINT_PROBLEMS,
+    )
+    @gate.READ_TABLE
+    def row_parts(
+        request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: Annotated[RowPartsQuery, Query()]
+    ) -> RowParts:
+        """Where to cut the rows as of `ts` into parts for several readers. Read each part with its `cursor` and
+        `until`, and with the same range of keys."""
+        ask = query.parsed(request.scope["query_string"])
+        view = view_of(cluster_id, tenant_id)
+        return parts.rows(view, scope_of(view, db, table), ask, read_caller_of(request, guard, view))
+
+    @router.get(
+        TABLE + "/changes/parts",
+        operation_id="ChangeParts",
+        tags=POINTS,
+        dependencies=[Depends(watched)],
+        responses=openapi.POINT_PROBLEMS,
+    )
+    @gate.READ_TABLE
+    def change_parts(
+        request: Request,
+        cluster_id: str,
+        tenant_id: str,
+        db: str,
+        table: str,
+        query: Annotated[ChangePartsQuery, Query()],
+    ) -> ChangeParts:
+        """Where to cut the changes of a table into parts for several readers. Pull each part with its `start_ts` and
+        `end_ts`."""
+        ask = query.parsed(request.scope["query_string"])
+        view = view_of(cluster_id, tenant_id)
+        return parts.changes(view, scope_of(view, db, table), ask, read_caller_of(request, guard, view))
 
     @router.get(
         TABLE + "/history",

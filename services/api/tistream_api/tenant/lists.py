@@ -71,7 +71,10 @@ class Lists:
             table_id=str(version.table.id),
             kind=version.table.kind,
             schema_version=str(view.source.schema_version(at)),
-            columns=[ShownColumn(**column.model_dump(exclude={"id"})) for column in column_views(version.table)],
+            columns=[
+                ShownColumn(**column.model_dump(exclude={"id"}), id=str(column.id))
+                for column in column_views(version.table)
+            ],
         )
 
     def ddl(self, view: TenantView, before_ts: int | None, limit: int) -> DdlPage:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.command import command
 from support.platform import COMMAND, free_port
 from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Unavailable
@@ -24,12 +25,12 @@ from tistream_verify.fingerprint import TruthLine, TruthRun
 SMALL = ("--rows-per-s", "50", "--txns-per-s", "20", "--tables", "2", "--push-ms", "200")
 
 
-def command(objects: Path, *more: object) -> list[str]:
-    return [str(part) for part in (COMMAND, "simulate", "--objects", objects, "--cluster", "9", *SMALL, *more)]
+def words(objects: Path, *more: object) -> list[str]:
+    return [str(part) for part in ("simulate", "--objects", objects, "--cluster", "9", *SMALL, *more)]
 
 
 def run(objects: Path, *more: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(objects, *more), capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    return command(*words(objects, *more))
 
 
 def test_the_first_truth_line_says_whose_it_is(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_a_url_without_a_scheme_is_wrong_usage(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_waiting_for_the_platform_is_said_and_can_be_ended(tmp_path: Path, number: signal.Signals) -> None:
     url, truth = f"http://127.0.0.1:{free_port()}", tmp_path / "truth"
-    waiting = command(tmp_path / "objects", "--url", url, "--truth", truth)
+    waiting = [COMMAND, *words(tmp_path / "objects", "--url", url, "--truth", truth)]
     with subprocess.Popen(waiting, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
@@ -124,7 +125,8 @@ def test_the_tenant_is_registered_before_anything_is_written(tmp_path: Path) -> 
     seen: list[str] = []
     objects = tmp_path / "objects"
     with platform(seen, objects) as url:
-        process = subprocess.Popen(command(objects, "--url", url, "--churn-per-s", "0"), stderr=subprocess.DEVNULL)
+        simulating = [COMMAND, *words(objects, "--url", url, "--churn-per-s", "0")]
+        process = subprocess.Popen(simulating, stderr=subprocess.DEVNULL)
         try:
             eventually(lambda: any(path.is_file() for path in objects.rglob("*")))  # it goes on
         finally:

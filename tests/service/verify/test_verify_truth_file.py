@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from support.command import command
 from support.lawful_events import SNAPSHOT_TS, LawfulEvents
 from support.lying_api import LyingApi, served
 from support.platform import COMMAND, free_port
@@ -46,12 +47,12 @@ def verified(url: str, truth: Path, **more: object) -> VerifyOutcome:
     return Verification(replace(options, **more), SystemClock(), threading.Event()).run(lambda _: None)  # type: ignore[arg-type]
 
 
-def command(url: str, *more: object) -> list[str]:
-    return [str(part) for part in (COMMAND, "verify", url, "--cluster", "c", "--tenant", "t", *more)]
+def words(url: str, *more: object) -> list[str]:
+    return [str(part) for part in ("verify", url, "--cluster", "c", "--tenant", "t", *more)]
 
 
 def run(url: str, *more: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(url, *more), capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    return command(*words(url, *more))
 
 
 @pytest.mark.parametrize("run_", [OWN, None])
@@ -150,7 +151,7 @@ def test_a_signal_ends_the_wait_for_the_end_of_the_truth(url: str, tmp_path: Pat
 
     def rows(seconds: float) -> int:
         """That were seen by then: they are reported all the same."""
-        watching = command(url, "--truth", truth, "--duration", seconds, "--json")
+        watching = [COMMAND, *words(url, "--truth", truth, "--duration", seconds, "--json")]
         with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             try:
                 until(process, "waiting for the truth up to")
@@ -168,7 +169,7 @@ def test_a_signal_ends_the_wait_for_the_end_of_the_truth(url: str, tmp_path: Pat
 
 
 def test_waiting_for_a_tenant_is_said_and_can_be_ended() -> None:
-    watching = command(f"http://127.0.0.1:{free_port()}")
+    watching = [COMMAND, *words(f"http://127.0.0.1:{free_port()}")]
     with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             until(process, "waiting for the tenant")

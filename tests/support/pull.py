@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, longer_pause_s
 from tistream.model.ids import TenantKey
 
 Event = dict[str, Any]
@@ -158,13 +158,14 @@ class Consumer:
 
     def wait_for(self, until_ts: int, timeout: float = PATIENCE_S) -> dict[str, Any]:
         """Poll the status until everything through `until_ts` is resolved; the last status."""
-        deadline = time.monotonic() + timeout
+        began = time.monotonic()
         while True:
             status = self.status()
             if int(status["resolved_ts"]) >= until_ts:
                 return status
-            assert time.monotonic() < deadline, f"{until_ts} not resolved in {timeout} s: {status}"
-            time.sleep(0.1)
+            waited_s = time.monotonic() - began
+            assert waited_s < timeout, f"{until_ts} not resolved in {timeout} s: {status}"
+            time.sleep(max(0.1, longer_pause_s(waited_s)))
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
         if answer.status_code == 200:

@@ -16,7 +16,7 @@ PATIENCE_S = 300.0
 PAUSE_S = (
     0.02  # between two checks, at first: what takes long is asked less often, for each question takes processor time
 )
-PAUSE_MAX_S = 0.1
+PAUSE_MAX_S = 0.3
 WAITED_SHARE = 0.05  # of what was waited already
 
 
@@ -27,8 +27,13 @@ def eventually(check: Callable[[], object], *, pause_s: float = PAUSE_S) -> floa
         waited_s = time.monotonic() - began
         assert waited_s < PATIENCE_S, f"still {answer!r} after {PATIENCE_S:.0f} s"
         # no time.sleep, which unit tests may not call: what they wait for is another thread
-        pause.wait(max(pause_s, min(PAUSE_MAX_S, waited_s * WAITED_SHARE)))
+        pause.wait(max(pause_s, longer_pause_s(waited_s)))
     return time.monotonic() - began
+
+
+def longer_pause_s(waited_s: float) -> float:
+    """How long to wait after so many seconds before the next question."""
+    return min(PAUSE_MAX_S, waited_s * WAITED_SHARE)
 
 
 def in_time(run: Callable[[float], T], enough: Callable[[T], object], seconds: float = 1.0) -> T:

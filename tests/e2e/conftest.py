@@ -53,6 +53,12 @@ def whole(up: Platform) -> Pulled:
 
 
 @pytest.fixture(scope="session")
+def whole_large(up: Platform) -> Pulled:
+    """The set `large` on `up`, likewise."""
+    return pulled_whole(up, "large", "whole-large")
+
+
+@pytest.fixture(scope="session")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """`tistream up` with sixteen ranges a tenant; its processes are killed and stopped."""
     with platform.running(tmp_path_factory.mktemp("mortal"), ranges=16, killed=True) as started:

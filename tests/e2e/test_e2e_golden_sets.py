@@ -64,6 +64,7 @@ class Outcome:
 
 ONE_SET = cases(["everything"], ["large"])  # for what is the API's alone
 SHARED = {4: "up", 16: "mortal"}  # ranges, and the fixture that has them
+AT_ONCE = {"everything": "whole", "large": "whole_large"}  # the fixtures of `up` with the sets pushed at once
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,11 @@ def of_ranges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[py
                 else:
                     directory = tmp_path_factory.mktemp("up")
                     up = own.enter_context(platform.running(directory, ranges=request.param))
-                made[request.param] = _outcome(up)
+                if request.param == 4:
+                    at_once = {name: request.getfixturevalue(fixture) for name, fixture in AT_ONCE.items()}
+                else:
+                    at_once = {name: pulled_whole(up, name, f"{name}-at-once") for name in golden.NAMES}
+                made[request.param] = Outcome(at_once, _paced(up))
             return made[request.param]
 
         yield of
@@ -94,10 +99,6 @@ def outcome(request: pytest.FixtureRequest, of_ranges: Callable[[pytest.FixtureR
 def paged(request: pytest.FixtureRequest, of_ranges: Callable[[pytest.FixtureRequest], Outcome]) -> Outcome:
     """For what cuts an answer into parts, which is the API's alone: one number of ranges is enough."""
     return of_ranges(request)
-
-
-def _outcome(up: Platform) -> Outcome:
-    return Outcome({name: pulled_whole(up, name, f"{name}-at-once") for name in golden.NAMES}, _paced(up))
 
 
 def _paced(up: Platform) -> list[Stream]:

@@ -11,27 +11,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support import golden
 from support.compare import names
 from support.effort import examples
-from support.golden import GoldenSet
 from support.platform import Platform
-from support.pull import PROBLEM, Consumer, Event, Refused
+from support.pull import PROBLEM, Refused
+from support.pulled import Pulled
 
 LATER_TS = (2**42) << 18  # a TSO of the year 2109
 NOT_NUMBERS = ["", "abc", "-1", "+1", "1.0", "1e3", " 1", "0x10", "١٢", "9" * 40, "null", str(2**63), "\x00"]
 
 
 class Loaded:
-    """A platform with two tenants, one of them complete."""
+    """A platform with two complete tenants."""
 
-    def __init__(self, up: Platform, loaded: GoldenSet, consumer: Consumer, events: list[Event]) -> None:
-        self.up = up
-        self.golden = loaded
-        self.consumer = consumer
-        self.events = events
-        self.start = str(loaded.snapshot_ts)
-        self.end = str(loaded.end_ts)
+    def __init__(self, up: Platform, whole: Pulled, other: Pulled) -> None:
+        self.up, self.other = up, other
+        self.golden, self.consumer, self.events = whole.golden, whole.consumer, whole.events
+        self.start = str(self.golden.snapshot_ts)
+        self.end = str(self.golden.end_ts)
 
     def get(self, path: str, query: dict[str, str] | str = "") -> httpx.Response:
         """A raw request below the tenant."""
@@ -40,15 +37,8 @@ class Loaded:
 
 
 @pytest.fixture(scope="module")
-def loaded(up: Platform) -> Loaded:
-    for name in ("everything", "large"):
-        one = golden.load(name)
-        golden.push(one.deliveries, up.objects)
-        up.create_for(one).wait_for(one.end_ts)
-    one = golden.load("everything")
-    consumer = up.consumer(one.tenant)
-    events = consumer.pull(until_ts=one.end_ts, start_ts=one.snapshot_ts, limit=100_000)
-    return Loaded(up, one, consumer, events)
+def loaded(up: Platform, whole: Pulled, whole_large: Pulled) -> Loaded:
+    return Loaded(up, whole, whole_large)
 
 
 def is_problem(answer: httpx.Response, status: int) -> None:
@@ -115,12 +105,12 @@ def test_unknown_names(loaded: Loaded) -> None:
         is_problem(loaded.get(path, start), 404)
     is_problem(loaded.get("/databases/nowhere/tables"), 404)
     is_problem(loaded.get("/databases/mysql/tables"), 404)
-    for cluster, tenant in [("7", "nobody"), ("8", "acme"), ("nowhere", "nobody")]:
+    for cluster, tenant in [("8", "nobody"), ("9", "whole"), ("nowhere", "nobody")]:
         base = f"{url}/v1/clusters/{cluster}/tenants/{tenant}"
         for path in ("/changes?" + start, "/databases", "/status", "/coverage"):
             is_problem(client.get(base + path), 404)
     for bad in ("%00", "%ff", "..", "a b", "x" * 64, "-a", quote("é")):
-        answer = client.get(f"{url}/v1/clusters/7/tenants/{bad}/changes?{start}")
+        answer = client.get(f"{url}/v1/clusters/8/tenants/{bad}/changes?{start}")
         assert answer.status_code in (400, 404), (bad, answer.status_code)
 
 
@@ -134,8 +124,8 @@ def test_names_that_need_quoting(loaded: Loaded) -> None:
 
 
 def test_cursors_of_others(loaded: Loaded) -> None:
-    other = loaded.up.consumer(golden.load("large").tenant)
-    foreign = other.page(start_ts=golden.load("large").snapshot_ts, limit=3).cursor
+    other = loaded.other
+    foreign = other.consumer.page(start_ts=other.golden.snapshot_ts, limit=3).cursor
     tenant = loaded.consumer.page(start_ts=loaded.start, limit=3).cursor
     database = loaded.consumer.page("shop", start_ts=loaded.start, limit=3).cursor
     table = loaded.consumer.page("shop", "orders", start_ts=loaded.start, limit=3).cursor
@@ -250,7 +240,7 @@ def test_registering_tenants(loaded: Loaded) -> None:
 
 def test_notifications_are_strict(loaded: Loaded) -> None:
     url, client = f"{loaded.up.url}/v1/notifications", loaded.consumer.client
-    good = {"cluster_id": "7", "tenant_id": "acme", "store_id": "1", "ts": loaded.end}
+    good = {"cluster_id": "8", "tenant_id": "whole", "store_id": "1", "ts": loaded.end}
     assert client.post(url, json=good).status_code == 202
     assert client.post(url, json={**good, "tenant_id": "nobody"}).status_code in (202, 404)
     for name in good:
@@ -288,8 +278,7 @@ def test_no_query_is_a_500(loaded: Loaded, query: dict[str, str]) -> None:
 
 
 def test_the_other_tenant_is_untouched(loaded: Loaded) -> None:
-    large = golden.load("large")
-    consumer = loaded.up.consumer(large.tenant)
+    large, consumer = loaded.other.golden, loaded.other.consumer
     events = consumer.pull(until_ts=large.end_ts, start_ts=large.snapshot_ts, limit=100_000)
     assert names(events)[0] == {"wide"}
     with pytest.raises(Refused) as refused:

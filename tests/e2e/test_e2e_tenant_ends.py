@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 
-from support import golden
+from support import golden, plain_http
+from support.command import command as run
 from support.compare import content, shown, tenant_differences
 from support.golden import GoldenSet
-from support.platform import COMMAND, Platform
+from support.platform import Platform
 from support.pulled import Pulled
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import eventually
 from tistream.storage import layout
 from tistream.storage.open import open_objects
 
@@ -17,20 +18,13 @@ from tistream.storage.open import open_objects
 def command(up: Platform, loaded: GoldenSet, *words: str) -> subprocess.CompletedProcess[str]:
     """`tistream tenant …` of that tenant."""
     key = loaded.tenant
-    of = ("--cluster", key.cluster_id, "--tenant", key.tenant_id, "--url", up.url)
-    line = [str(COMMAND), "tenant", *words, *of]
-    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    return run("tenant", *words, "--cluster", key.cluster_id, "--tenant", key.tenant_id, "--url", up.url)
 
 
 def names(up: Platform, loaded: GoldenSet) -> list[str]:
     """What `tistream tenant list` says of it."""
-    listed = subprocess.run(
-        [str(COMMAND), "tenant", "list", "--cluster", loaded.tenant.cluster_id, "--url", up.url],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    listed = run("tenant", "list", "--cluster", loaded.tenant.cluster_id, "--url", up.url)
+    assert listed.returncode == 0, listed.stderr
     return [line for line in listed.stdout.splitlines() if line.split()[0] == loaded.tenant.tenant_id]
 
 
@@ -69,7 +63,9 @@ def test_a_tenant_is_paused_deleted_and_registered_anew(up: Platform, whole: Pul
     assert "is kept and is resumed" in command(up, loaded, "keep").stdout
     assert objects(up, loaded)
     assert command(up, loaded, "delete", "--confirm", "ends", "--grace", "0").returncode == 0
-    eventually(lambda: not names(up, loaded))
+    tenants = f"{up.url}/v1/clusters/{loaded.tenant.cluster_id}/tenants"
+    eventually(lambda: f'"{loaded.tenant.tenant_id}"' not in plain_http.get(tenants).text, pause_s=0.5)
+    assert names(up, loaded) == []
     assert objects(up, loaded) == []
     assert command(up, loaded, "status").returncode == 1
 

@@ -79,7 +79,7 @@ def test_a_garbled_row_stops_its_table_only(up: Platform, whole: Pulled) -> None
 
 
 def test_a_row_of_a_table_that_no_schema_ever_named(up: Platform) -> None:
-    loaded = golden.load_as("everything", "9", "unnamed")
+    loaded = golden.load_as("large", "9", "unnamed")
     file, row = with_row(loaded, ONE_INT, key=UNNAMED_KEY)
     golden.push([loaded.schema_snap, *replaced(loaded.files, file.key, lambda data: file.data)], up.objects)
     consumer = up.create_for(loaded)
@@ -87,5 +87,5 @@ def test_a_row_of_a_table_that_no_schema_ever_named(up: Platform) -> None:
     events, refused = pull_until_refused(consumer, loaded)
     check_refusal(refused, row)
     assert int(events[-1]["resolved_ts"]) == row["commit_ts"] - 1
-    got = consumer.pull("shop", until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    got = consumer.pull("wide", until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
     assert content(got)

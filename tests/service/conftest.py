@@ -16,17 +16,10 @@ from pathlib import Path
 
 import pytest
 
-import tistream_api.app
-import tistream_api.auth.key_set
-import tistream_api.tenant.readiness
-import tistream_meta.database.engine
-import tistream_meta.tenants.token_board
 from support.mariadb import MariaDb, running
+from support.patient_calls import patient
 from support.secured_kafka import SecuredKafka, secured_kafka
 from support.short_java import OPTIONS, VARIABLE
-from support.waiting import PATIENCE_S
-from tistream.service.http import peer_clients
-from tistream.wire.clients import client, meta_client, sorter_client, token_client
 from tistream_cli.platform.local_kafka import LocalKafka
 
 # MariaDB's data: what is tried is not the disk, so it is in memory where there is room for that.
@@ -64,20 +57,7 @@ def mysql_url(mariadb: MariaDb) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def patient_calls() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for makes in (client.HttpClient.__init__, peer_clients.PeerClients.new_http):
-            patch.setitem(makes.__kwdefaults__, "deadline_s", PATIENCE_S)
-        patch.setattr(token_client, "DEADLINE_S", PATIENCE_S)
-        patch.setattr(client, "_CONNECT_S", PATIENCE_S)
-        patch.setattr(client, "_POOL_S", PATIENCE_S)
-        patch.setattr(meta_client, "BEAT_DEADLINE_S", PATIENCE_S)
-        patch.setattr(meta_client, "USAGE_DEADLINE_S", PATIENCE_S)
-        patch.setattr(sorter_client, "TASKS_DEADLINE_S", PATIENCE_S)
-        patch.setattr(tistream_api.app, "STATUS_DEADLINE_S", PATIENCE_S)
-        patch.setattr(tistream_api.auth.key_set, "DEADLINE_S", PATIENCE_S)
-        patch.setattr(tistream_api.tenant.readiness, "DEADLINE_S", PATIENCE_S)
-        patch.setattr(tistream_meta.database.engine, "BUSY_TIMEOUT_MS", int(PATIENCE_S * 1000))
-        patch.setattr(tistream_meta.tenants.token_board, "STALE_MS", int(PATIENCE_S * 1000))
+    with patient():
         yield
 
 

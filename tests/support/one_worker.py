@@ -15,6 +15,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 FOUR_RANGES, DAMAGES, MORTAL, GUARDED, BROKER = "four-ranges", "damages", "mortal", "guarded", "broker"
+RESTORES = "restores"
 GROUPS = {
     **dict.fromkeys(
         ("agent", "arrival", "console_points", "golden_pages", "raw", "requests", "simulated"), FOUR_RANGES
@@ -32,6 +33,7 @@ GROUPS = {
         ),
         BROKER,
     ),
+    **dict.fromkeys(("test_restore_command", "test_platform_restore_calls", "test_undo_mariadb"), RESTORES),
 }
 # Longest first. Platforms take all of a core, and tests of lost answers, brokers and leases wait: at the beginning both
 # run side by side. What is not here takes less than these.
@@ -67,10 +69,9 @@ LONGEST = (
     "tests/service/dispatcher/test_dispatching.py",
     "tests/service/meta/test_mysql_service.py",
     "tests/service/meta/test_mysql_migrations.py",
-    "tests/service/restore/test_restore_command.py",
+    RESTORES,
     "tests/service/restore/test_platform_mariadb.py",
     "tests/service/restore/test_platform_restore_on_spark.py",
-    "tests/service/restore/test_undo_mariadb.py",
     "tests/service/backfill/test_sql_backfills.py",
     "tests/service/verify/test_verify_command.py",
     "tests/service/sorter/test_class_archive.py",

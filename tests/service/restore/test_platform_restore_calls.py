@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support import golden
-from support.api_world import Platform, free_port, platform
+from support.api_world import Platform, free_port
 from support.http_world import CLOCK, Server, never_superseded
 from support.local_chunks import LocalChunks
 from support.points_world import point_world
@@ -59,31 +59,28 @@ class Loaded:
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+def loaded(everything: tuple[Platform, Consumer], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    up, consumer = everything
     folder = tmp_path_factory.mktemp("restores")
     (folder / "dsn").mkdir()
-    with platform(tmp_path_factory.mktemp("world"), ranges=4) as up:
-        consumer = up.create(EVERYTHING)
-        up.put(*EVERYTHING.deliveries)
-        consumer.wait_for(EVERYTHING.end_ts)
-        port = free_port()
-        settings = IngestSettings(
-            port=port,
-            node_id="ingest-1",
-            meta_url=up.world.meta.url,
-            restore_urls=f"file:///nowhere, file://{folder}/targets",
-            restore_dsn_dir=str(folder / "dsn"),
-            restores_ms=50,
-        )
-        there = up.world.objects
-        outside = ProcessEnvironment(LocalRunner(open_objects, there), LocalChunks(there), end=never_superseded)
-        ingest = Server(build_app(settings, up.world.objects, CLOCK, outside), port)
-        try:
-            one = Loaded(up, consumer, folder)
-            eventually(lambda: one.post(target=one.parquet("first"))[0] == 202)
-            yield one
-        finally:
-            ingest.stop()
+    port = free_port()
+    settings = IngestSettings(
+        port=port,
+        node_id="ingest-1",
+        meta_url=up.world.meta.url,
+        restore_urls=f"file:///nowhere, file://{folder}/targets",
+        restore_dsn_dir=str(folder / "dsn"),
+        restores_ms=50,
+    )
+    there = up.world.objects
+    outside = ProcessEnvironment(LocalRunner(open_objects, there), LocalChunks(there), end=never_superseded)
+    ingest = Server(build_app(settings, there, CLOCK, outside), port)
+    try:
+        one = Loaded(up, consumer, folder)
+        eventually(lambda: one.post(target=one.parquet("first"))[0] == 202)
+        yield one
+    finally:
+        ingest.stop()
 
 
 def test_a_database_is_restored_and_each_table_has_its_rows_and_a_checksum(loaded: Loaded) -> None:

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from support import golden
-from support.api_world import Platform, platform
+from support.api_world import Platform
 from support.effort import FULL
 from support.mariadb import MariaDb
 from support.points_world import commits, point_world
@@ -38,19 +38,10 @@ EVERYTHING = golden.load("everything")
 FUTURE = 4_102_444_800_000 << 18
 
 
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Platform, Consumer]]:
-    with platform(tmp_path_factory.mktemp("world"), ranges=4) as up:
-        consumer = up.create(EVERYTHING)
-        up.put(*EVERYTHING.deliveries)
-        consumer.wait_for(EVERYTHING.end_ts)
-        yield up, consumer
-
-
 @pytest.fixture
-def command(loaded: tuple[Platform, Consumer], monkeypatch: pytest.MonkeyPatch) -> Consumer:
-    monkeypatch.setenv("TISTREAM_URL", loaded[1].url)
-    return loaded[1]
+def command(everything: tuple[Platform, Consumer], monkeypatch: pytest.MonkeyPatch) -> Consumer:
+    monkeypatch.setenv("TISTREAM_URL", everything[1].url)
+    return everything[1]
 
 
 @pytest.fixture

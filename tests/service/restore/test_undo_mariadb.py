@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from simulation.api.test_undo_golden import transactions
 from support import golden
-from support.api_world import platform
+from support.api_world import Platform
 from support.effort import FULL
 from support.mariadb import MariaDb
 from support.points_world import point_world
@@ -150,13 +149,9 @@ def test_each_change_of_a_later_transaction_stays(url: MySqlUrl) -> None:
     assert min(seen["update"], seen["delete"], seen["conflicts"]) > 0, dict(seen)
 
 
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consumer]:
-    with platform(tmp_path_factory.mktemp("world"), ranges=4) as up:
-        consumer = up.create(EVERYTHING)
-        up.put(*EVERYTHING.deliveries)
-        consumer.wait_for(EVERYTHING.end_ts)
-        yield consumer
+@pytest.fixture
+def loaded(everything: tuple[Platform, Consumer]) -> Consumer:
+    return everything[1]
 
 
 def run(consumer: Consumer, command: str, *arguments: str) -> Result:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -14,11 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support import browser, golden, platform
 from support.browser import CONTRASTS
+from support.command import command
 from support.kafka import PASSWORD, USER, CommittedReader, committed, kafka, with_login
-from support.platform import COMMAND, Platform, free_port
+from support.platform import Platform, free_port
 from support.pull import Consumer
 from support.pull_world import golden_world
-from support.pulled import pulled_whole
 from support.waiting import PATIENCE_S, eventually
 from tistream.read.cursor import Position, Scope
 from tistream.read.scan import Scan
@@ -47,12 +47,6 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     options = ("--changefeeds", "1")
     with platform.running(tmp_path_factory.mktemp("feed"), options=options, environ=SMALL, killed=True) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def pushed(up: Platform) -> Consumer:
-    """A tenant with the whole set."""
-    return pulled_whole(up, "everything", "pushed").consumer
 
 
 class Feeds:
@@ -106,6 +100,7 @@ def uri(broker: LocalKafka, topic: str = TOPIC) -> str:
     return f"kafka://{broker.address}/{topic}?protocol=open-protocol&partition-num={PARTITIONS}&max-batch-size=1"
 
 
+@cache
 def expected(sink_uri: str) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
     """What each partition must have without resolved messages, from one read of the same rows in this process."""
     feed = parsed(sink_uri, {}).pipeline()
@@ -136,7 +131,10 @@ def is_resolved(value: bytes | None) -> bool:
     return value == bytes(8)
 
 
-def test_each_event_is_in_kafka_once_and_in_order_though_the_worker_is_killed(up: Platform, broker: LocalKafka) -> None:
+@pytest.fixture(scope="module")
+def fed(up: Platform, broker: LocalKafka) -> Iterator[tuple[Consumer, CommittedReader]]:
+    """A tenant whose files arrive while a feed runs and its worker is killed, and who reads the feed's topic all the
+    time."""
     rng = Random(5)
     loaded = golden.load("everything")
     golden.put(up.objects, loaded.schema_snap)
@@ -147,8 +145,7 @@ def test_each_event_is_in_kafka_once_and_in_order_though_the_worker_is_killed(up
     eventually(lambda: feeds.created(**body))
     assert feeds.create(**body)[0] == 200, "the same again"
     assert feeds.create(**{**body, "end_ts": str(loaded.end_ts - 1)})[0] == 409
-    wanted = expected(uri(broker))
-    total = sum(map(len, wanted.values()))
+    total = sum(map(len, expected(uri(broker)).values()))
     reader = CommittedReader(broker.address, TOPIC)
     kills = [int(total * share) for share in (0.2 + rng.random() / 10, 0.6 + rng.random() / 10)]
     pushing = iter(loaded.files)
@@ -170,13 +167,27 @@ def test_each_event_is_in_kafka_once_and_in_order_though_the_worker_is_killed(up
     push(len(loaded.files))
     eventually(lambda: feeds.get("all")["state"] == "finished", pause_s=0.5)
     reader.read_all()
+    yield consumer, reader
+    reader.close()
+
+
+@pytest.fixture
+def pushed(fed: tuple[Consumer, CommittedReader]) -> Consumer:
+    """A tenant with the whole set."""
+    return fed[0]
+
+
+def test_each_event_is_in_kafka_once_and_in_order_though_the_worker_is_killed(
+    fed: tuple[Consumer, CommittedReader], broker: LocalKafka
+) -> None:
+    loaded, (consumer, reader) = golden.load("everything"), fed
+    wanted = expected(uri(broker))
     for number, messages in reader.seen.items():
         rows = [(key, value) for _, key, value in messages if not is_resolved(value)]
         assert rows == wanted[number], number
         assert is_resolved(messages[-1][2])
     assert reader.seen == committed(broker.address, TOPIC), "who was there all the time has what a new reader finds"
-    reader.close()
-    found = feeds.get("all")
+    found = Feeds(consumer).get("all")
     assert (found["checkpoint_ts"], found["error"], found["held_by"]) == (str(loaded.end_ts), None, [])
     assert found["epoch"] >= 3
 
@@ -270,7 +281,8 @@ def test_operators_see_a_feed_in_metrics_the_command_and_the_console_which_creat
     eventually(lambda: (scraped("transactions_total") or 0) > 0)  # of the holder after the pause
     eventually(lambda: (scraped("lag_seconds") or 0) < 60)
     of = ["--url", up.url, "--cluster", tenant.cluster_id, "--tenant", tenant.tenant_id]
-    told = subprocess.run([COMMAND, "tenant", "status", *of], capture_output=True, text=True, check=True)
+    told = command("tenant", "status", *of)
+    assert told.returncode == 0, told.stderr
     states = {one["changefeed_id"]: one["state"] for one in json.loads(told.stdout)["changefeeds"]}
     assert states["shown"] == "running"
     assert feeds.remove("shown") == 200

@@ -9,7 +9,7 @@ import pytest
 
 from support import golden
 from support.compare import shown, tenant_differences
-from support.effort import cases
+from support.effort import FULL, cases
 from support.platform import SERVICES, Platform
 from support.pull import Refused
 from support.waiting import eventually
@@ -22,7 +22,7 @@ def test_processes_killed_during_the_push_are_started_again_and_nothing_is_lost(
     mortal: Platform, victims: tuple[str, ...]
 ) -> None:
     rng = random.Random(f"kill {victims}")
-    loaded = golden.load_as("everything", "9", f"kill-{victims[0]}-{victims[-1]}")
+    loaded = golden.load_as("everything" if FULL else "large", "9", f"kill-{victims[0]}-{victims[-1]}")
     golden.put(mortal.objects, loaded.schema_snap)
     consumer = mortal.create_for(loaded)
     moments = rng.sample(range(10, len(loaded.files)), len(victims))

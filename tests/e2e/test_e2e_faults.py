@@ -76,17 +76,20 @@ def counted(up: Platform, healthy: list[str]) -> float:
 
 @pytest.fixture(scope="module")
 def damaged(up: Platform, healthy: list[str], counted: float) -> dict[str, tuple[GoldenSet, Delivery, Consumer]]:
-    """One tenant for each damage, with the damaged file's sound original; all pushed at once. A sound one is pushed
-    after them: once the platform has worked through that, what it says of the others is not late for want of cores."""
+    """One tenant for each damage, with the damaged file's sound original; all pushed at once. In the soak a sound one
+    is pushed after them: once the platform has worked through that, what it says of the others is not late."""
     tenants: dict[str, tuple[GoldenSet, Delivery, Consumer]] = {}
     for damage in TRIED:
         loaded = golden.load_as(SET, "9", f"damaged-{damage}")
         victim = a_file_in_the_middle(loaded)
         golden.push([loaded.schema_snap, *replaced(loaded.files, victim.key, DAMAGES[damage])], up.objects)
         tenants[damage] = loaded, victim, up.create_for(loaded)
-    last = golden.load_as(SET, "9", "last")
-    golden.push(last.deliveries, up.objects)
-    assert content(up.create_for(last).pull(until_ts=last.end_ts, start_ts=last.snapshot_ts, limit=100_000)) == healthy
+    if FULL:
+        last = golden.load_as(SET, "9", "last")
+        golden.push(last.deliveries, up.objects)
+        assert (
+            content(up.create_for(last).pull(until_ts=last.end_ts, start_ts=last.snapshot_ts, limit=100_000)) == healthy
+        )
     return tenants
 
 
@@ -180,10 +183,8 @@ def test_a_new_chain_ends_a_quarantine(up: Platform, healthy: list[str]) -> None
 
 
 def test_a_scan_of_what_is_there_already_changes_nothing(up: Platform, healthy: list[str]) -> None:
-    loaded = golden.load_as(SET, "9", "scanned-again")
-    golden.push(loaded.deliveries, up.objects)
-    consumer = up.create_for(loaded)
-    complete(loaded, consumer)
+    loaded = golden.load_as(SET, "9", "healthy")
+    consumer = up.consumer(loaded.tenant)
     golden.put(up.objects, whole_scan(loaded, store_id=5, ts=loaded.end_ts + 1_000))
     time.sleep(3)
     complete(loaded, consumer)

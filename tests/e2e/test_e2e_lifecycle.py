@@ -6,7 +6,6 @@ Some end the platform: the next test that wants it starts it (conftest.py).
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import time
@@ -104,14 +103,16 @@ def usage_not_told(up: Platform) -> int:
     return sum(file.read_text().count("usage of the last seconds is not reported") for file in up.logs.glob("*.log"))
 
 
-def test_stop_while_a_stream_is_open_and_start_again(mortal: Platform, consumer: Consumer) -> None:
+def test_an_interrupt_while_a_stream_is_open_stops_as_terminate_does_and_it_is_started_again(
+    mortal: Platform, consumer: Consumer
+) -> None:
     with plain_http.client() as client:
         query: dict[str, str] = {"follow": "true", "start_ts": str(SET.end_ts)}
         with client.stream("GET", consumer.changes_url(), params=query) as stream:
             assert stream.status_code == 200
             consumer.status()  # there is usage to tell
             untold, began = usage_not_told(mortal), time.monotonic()
-            mortal.stop()
+            mortal.stop(signal.SIGINT)  # SIGTERM: the end of each platform
             took_s = time.monotonic() - began
     if took_s < GRACE_S:  # else processes were killed before they could tell it
         assert usage_not_told(mortal) == untold
@@ -123,9 +124,4 @@ def test_stop_while_a_stream_is_open_and_start_again(mortal: Platform, consumer:
 
 def test_a_killed_supervisor_leaves_nobody(mortal: Platform) -> None:
     mortal.kill("up")
-    assert mortal.wait_gone(PATIENCE_S) == []
-
-
-def test_an_interrupt_stops_as_terminate_does(mortal: Platform) -> None:
-    os.kill(mortal.pid("up"), signal.SIGINT)
     assert mortal.wait_gone(PATIENCE_S) == []

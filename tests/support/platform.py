@@ -186,11 +186,11 @@ class Platform:
 
     # --- ending it -------------------------------------------------------------------------------------------------
 
-    def stop(self) -> None:
-        """SIGTERM; then everything is gone, the JVM included, with status 0."""
+    def stop(self, by: signal.Signals = signal.SIGTERM) -> None:
+        """Send a signal; then everything is gone, the JVM included, with status 0."""
         assert self._up is not None
         started = time.monotonic()
-        self._up.send_signal(signal.SIGTERM)
+        self._up.send_signal(by)
         try:
             status = self._up.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:

@@ -1,10 +1,15 @@
 """What holds for every test."""
 
+import os
+
 from hypothesis import HealthCheck, settings
 
 from support.effort import FULL, examples
 
 pytest_plugins = ["support.not_run", "support.tiers", "support.platform_reports", "support.one_worker"]
+
+# gRPC, which emulated clusters serve with, may end a process that is forked here before it becomes another program.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
 # No deadline and no check of speed: what is slow is seen in benchmarks. Only the soak draws at random.
 settings.register_profile(

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from support.agent_process import AgentProcess
+from support.command import command
 from support.emulated import EmulatedTikv
 from support.platform import COMMAND, Platform
 from support.raw_target import RawTarget, live_pairs
@@ -59,6 +60,10 @@ class Replay:
         eventually(lambda: self.resolved_ts() >= end_ts)
         self.kill()
         self.start("--until-ts", str(end_ts))
+        self.wait_end()
+
+    def wait_end(self) -> None:
+        """Wait until the command has ended by itself, without an error."""
         assert self.process is not None
         assert self.process.wait(PATIENCE_S) == 0, self.log.read_text()
 
@@ -75,8 +80,6 @@ def connect(up: Platform, tikv: EmulatedTikv) -> str:
     """`tistream connect --kind raw`, as a user runs it."""
     given = ["--pd", tikv.address, "--objects", str(up.objects), "--url", up.url, "--keyspace", "*"]
     named = ["--cluster", TENANT.cluster_id, "--tenant", TENANT.tenant_id, "--kind", "raw"]
-    done = subprocess.run(
-        [str(COMMAND), "connect", *given, *named], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    done = command("connect", *given, *named)
     assert done.returncode == 0, done.stderr
     return done.stdout

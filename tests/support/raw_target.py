@@ -1,9 +1,10 @@
-"""A second TiKV cluster, into which changes of RawKV are replayed: its regions move and split while they come."""
+"""A second TiKV cluster, into which changes of RawKV are replayed: its regions may move and split while they come."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tistream.clock import SystemClock
 from tistream_upstream.emulator.model.quiet import quiet_upstream
@@ -18,14 +19,14 @@ CUTS = (b"r\0\0\0k", b"r\0\0\x05", b"r\0\0\x05user:")
 STEP_US = 100_000
 
 
-def moves(regions: Sequence[Region]) -> Sequence[Item]:
-    """Every STEP_US the leader of one region moves, of which each third move its store says nothing; sometimes a region
-    is split. PD learns it later."""
-    return list(_moves(list(regions)))
+def moves(regions: Sequence[Region], count: int) -> Sequence[Item]:
+    """Every STEP_US, `count` times, the leader of one region moves, of which each third move its store says nothing;
+    sometimes a region is split. PD learns it later."""
+    return list(_moves(list(regions), count))
 
 
-def _moves(regions: list[Region]) -> Iterator[Item]:
-    for number in range(1, 600):
+def _moves(regions: list[Region], count: int) -> Iterator[Item]:
+    for number in range(1, count + 1):
         at = number % len(regions)
         region = regions[at]
         if number % 50 == 25:
@@ -41,11 +42,12 @@ def _moves(regions: list[Region]) -> Iterator[Item]:
 
 
 class RawTarget:
-    """The cluster as servers. Some writes are refused because a store is busy."""
+    """The cluster as servers. Some writes are refused because a store is busy. Its regions move for `moving_s`."""
 
-    def __init__(self, busy_rate: float = 0.1) -> None:
+    def __init__(self, busy_rate: float = 0.1, moving_s: int = 60) -> None:
         clock = SystemClock()
-        self.upstream = quiet_upstream(CLUSTER_ID, clock.now_ms(), STORES, CUTS, busy_rate, happenings=moves)
+        happenings = partial(moves, count=moving_s * 1_000_000 // STEP_US)
+        self.upstream = quiet_upstream(CLUSTER_ID, clock.now_ms(), STORES, CUTS, busy_rate, happenings=happenings)
         self._served = EmulatedCluster(self.upstream, clock)
 
     def __enter__(self) -> RawTarget:

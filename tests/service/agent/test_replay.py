@@ -28,7 +28,7 @@ NOW_S = SystemClock().now_ms() // 1_000
 
 @pytest.fixture
 def target() -> Iterator[RawTarget]:
-    with RawTarget(busy_rate=0.2) as served:
+    with RawTarget(busy_rate=0.2, moving_s=10) as served:
         yield served
 
 

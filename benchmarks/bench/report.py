@@ -34,8 +34,20 @@ def write() -> None:
 
 
 def page(results: Sequence[Result], plots: Path) -> str:
-    """The page: one section for each result. Plots are written to `plots`."""
-    return "\n".join([HEAD, *(f"## {found.case}\n\n{section(found, plots)}" for found in results)])
+    """The page: all aims, then one section for each result. Plots are written to `plots`."""
+    return "\n".join([HEAD, aims(results), *(f"## {found.case}\n\n{section(found, plots)}" for found in results)])
+
+
+def aims(results: Sequence[Result]) -> str:
+    """One table of every figure that has an aim, at the work that a case usually has."""
+    lines = ["## Aims\n", "| case | | value | aim | |", "|---|---|---|---|---|"]
+    for found in results:
+        lines += [
+            f"| [{found.case}](#{found.case}) {_figure(figure)}"
+            for figure in found.figures
+            if figure.aim is not None and figure.scale == 1
+        ]
+    return "\n".join([*lines, ""])
 
 
 def section(found: Result, plots: Path) -> str:
@@ -132,15 +144,16 @@ def _figures_by_scale(figures: Sequence[Figure]) -> dict[tuple[str, str], dict[i
 
 
 def _figures(figures: Sequence[Figure]) -> str:
-    lines = ["| | value | aim | |", "|---|---|---|---|"]
-    for figure in figures:
-        aim, verdict = "", ""
-        if figure.aim is not None:
-            reached = figure.value <= figure.aim if figure.better == "less" else figure.value >= figure.aim
-            aim = f"{'<=' if figure.better == 'less' else '>='} {figure.aim:,.4g}"
-            verdict = "reached" if reached else "not reached"
-        lines.append(f"| {figure.name} | {figure.value:,.4g} {figure.unit} | {aim} | {verdict} |")
-    return "\n".join([*lines, ""])
+    return "\n".join(["| | value | aim | |", "|---|---|---|---|", *map(_figure, figures), ""])
+
+
+def _figure(figure: Figure) -> str:
+    aim, verdict = "", ""
+    if figure.aim is not None:
+        reached = figure.value <= figure.aim if figure.better == "less" else figure.value >= figure.aim
+        aim = f"{'<=' if figure.better == 'less' else '>='} {figure.aim:,.4g}"
+        verdict = "reached" if reached else "not reached"
+    return f"| {figure.name} | {figure.value:,.4g} {figure.unit} | {aim} | {verdict} |"
 
 
 def _short(value: float) -> str:

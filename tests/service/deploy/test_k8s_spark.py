@@ -77,12 +77,6 @@ def driver(folder: Path, **more: str) -> Iterator[tuple[TinyKubernetes, SparkSes
             session.stop()
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[TinyKubernetes, SparkSession]]:
-    with driver(tmp_path) as one:
-        yield one
-
-
 def _wait_for(ready: Callable[[], bool], kubernetes: TinyKubernetes) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not ready():
@@ -91,55 +85,50 @@ def _wait_for(ready: Callable[[], bool], kubernetes: TinyKubernetes) -> None:
         time.sleep(0.1)
 
 
-def test_executors_in_pods_commit_the_oracles_rows_also_after_one_was_lost(
-    cluster: tuple[TinyKubernetes, SparkSession], tmp_path: Path
-) -> None:
-    kubernetes, session = cluster
-    golden = golden_sets.load("everything")
-    truth = golden_sets.committed_rows(golden.name)
-    url = f"file://{tmp_path}/objects"
-    runner = SparkRunner(session, url)
-    world = SorterWorld(golden, [], objects=open_objects(url), runner=runner)
-    half = len(golden.files) // 2
-    for file in golden.files[:half]:
-        world.push(file)
-    world.tick()
-    _wait_for(lambda: len(kubernetes.running()) == 2, kubernetes)
-    lost = kubernetes.running()[0]
-    kubernetes.processes[lost].kill()
-    _wait_for(lambda: len(set(kubernetes.running()) - {lost}) == 2, kubernetes)
-    for file in golden.files[half:]:
-        world.push(file)
-
-    def all_committed() -> bool:
-        world.tick()
-        return len(world.pool()) == len(truth)
-
-    _wait_for(all_committed, kubernetes)
-    assert world.stopped() == []
-    columns = ["key", "start_ts", "commit_ts", "op", "value", "old_value"]
-    assert world.pool().select(columns).equals(truth.sort("commit_ts", "start_ts", "key").select(columns))
-    _pods_are_as_the_template_says(kubernetes)
-    _the_role_allows_what_was_asked(kubernetes, session)
-
-
 @pytest.mark.parametrize("encrypted", cases([True], [False]))
-def test_nothing_between_driver_and_executors_can_be_read_and_no_stranger_is_let_in(
+def test_executors_in_pods_commit_the_oracles_rows_and_nobody_reads_them_on_the_way_or_joins(
     tmp_path: Path, encrypted: bool
 ) -> None:
-    """Neither Spark's messages nor what a task is given; without encryption both are seen, so that they can be. A
-    stranger is an executor that guesses the secret."""
+    """Also after an executor was lost. Between driver and executors neither Spark's messages nor what a task is given
+    can be read; without encryption both are seen, so that they can be. A stranger is an executor that guesses the
+    secret."""
     more = {} if encrypted else {"spark.network.crypto.enabled": "false"}
     message, ours = b"org.apache.spark.scheduler", b"of-a-customers-row-" + os.urandom(8).hex().encode()
-    with watched(message, ours) as seen, driver(tmp_path, **more) as (kubernetes, session):
-        given = [ours.decode()] * 50
-        told = session.sparkContext.parallelize(given, 2).map(len).collect()
-        assert told == [len(ours)] * 50
-        assert kubernetes.made
-        if encrypted:
-            _a_stranger_is_not_let_in(kubernetes, session)
+    golden = golden_sets.load("everything")
+    half = len(golden.files) // 2
+    with driver(tmp_path, **more) as (kubernetes, session):
+        url = f"file://{tmp_path}/objects"
+        world = SorterWorld(golden, [], objects=open_objects(url), runner=SparkRunner(session, url))
+        for file in golden.files[:half]:
+            world.push(file)
+        world.tick()
+        _wait_for(lambda: len(kubernetes.running()) == 2, kubernetes)
+        with watched(message, ours) as seen:
+            lost = kubernetes.running()[0]
+            kubernetes.processes[lost].kill()
+            _wait_for(lambda: len(set(kubernetes.running()) - {lost}) == 2, kubernetes)
+            _pods_are_as_the_template_says(kubernetes)
+            given = [ours.decode()] * 50
+            told = session.sparkContext.parallelize(given, 2).map(len).collect()
+            assert told == [len(ours)] * 50
+            if encrypted:
+                _a_stranger_is_not_let_in(kubernetes, session)
+                kubernetes.delete(["stranger"])
+        for file in golden.files[half:]:
+            world.push(file)
+        _wait_for(lambda: _all_committed(world), kubernetes)
+        assert world.stopped() == []
+        columns = ["key", "start_ts", "commit_ts", "op", "value", "old_value"]
+        truth = golden_sets.committed_rows(golden.name).sort("commit_ts", "start_ts", "key")
+        assert world.pool().select(columns).equals(truth.select(columns))
+        _the_role_allows_what_was_asked(kubernetes, session)
     assert seen.packets > 0
     assert [count > 0 for count in seen.counts.values()] == [not encrypted] * 2, seen.counts
+
+
+def _all_committed(world: SorterWorld) -> bool:
+    world.tick()
+    return len(world.pool()) == len(golden_sets.committed_rows("everything"))
 
 
 def _a_stranger_is_not_let_in(kubernetes: TinyKubernetes, session: SparkSession) -> None:

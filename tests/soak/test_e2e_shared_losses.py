@@ -11,14 +11,14 @@ import pytest
 from support import golden
 from support.compare import shown, tenant_differences
 from support.services import Services
-from support.shared_services import Shared, shared_services
+from support.shared_services import NODES, Shared, shared_services
 from support.waiting import eventually
 from tistream.model.ids import TenantKey
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with shared_services(tmp_path_factory.mktemp("shared")) as started:
+    with shared_services(tmp_path_factory.mktemp("shared"), NODES) as started:
         yield started
 
 

@@ -40,8 +40,8 @@ class Shared:
 
 
 @contextmanager
-def shared_services(directory: Path) -> Iterator[Shared]:
-    """Several of each but the registry; stopped at the end."""
+def shared_services(directory: Path, nodes: dict[str, int]) -> Iterator[Shared]:
+    """`nodes`: how many of each; stopped at the end."""
     with (
         mariadb.running(directory / "mariadb") as database,
         minio.running(directory / "minio") as server,
@@ -49,7 +49,7 @@ def shared_services(directory: Path) -> Iterator[Shared]:
     ):
         bucket = server.url(server.new_bucket(), "some/prefix")
         services = Services(
-            directory / "services", ranges=4, nodes=NODES, database_url=database.url, objects_url=bucket
+            directory / "services", ranges=4, nodes=nodes, database_url=database.url, objects_url=bucket
         )
         try:
             services.start()

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from support import golden
+from support import golden, platform
 from support.compare import shown, tenant_differences
-from support.effort import cases
 from support.faults import a_file_in_the_middle
 from support.golden import Delivery, GoldenSet
 from support.platform import Platform
@@ -17,7 +16,6 @@ from support.pull import Consumer
 
 Way = Callable[[GoldenSet], Sequence[Delivery]]
 
-# Lower tiers try any order of arrival (tests/simulation): here a few ways, on real files.
 WAYS: dict[str, Way] = {
     "duplicated": lambda g: golden.duplicated(g.files, seed=1),
     "repeated-contents": lambda g: golden.with_repeated_contents(g.files, seed=2),
@@ -30,8 +28,12 @@ WAYS: dict[str, Way] = {
 
 
 ARRIVALS = [(way, name) for way in WAYS for name in golden.NAMES]
-FEW = [("delayed", "large"), ("any-order", "large")]
-TRIED = cases(FEW, [arrival for arrival in ARRIVALS if arrival not in FEW])
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    with platform.running(tmp_path_factory.mktemp("up"), ranges=4) as started:
+        yield started
 
 
 def complete(loaded: GoldenSet, consumer: Consumer) -> None:
@@ -46,7 +48,7 @@ def arriving(up: Platform) -> Iterator[dict[tuple[str, str], tuple[GoldenSet, Co
     """Every way, each as a tenant, all pushed side by side."""
     tenants = {}
     pushers = []
-    for way, name in TRIED:
+    for way, name in ARRIVALS:
         loaded = golden.load_as(name, "9", f"{name}-{way}")
         golden.put(up.objects, loaded.schema_snap)
         tenants[name, way] = loaded, up.create_for(loaded)
@@ -59,7 +61,7 @@ def arriving(up: Platform) -> Iterator[dict[tuple[str, str], tuple[GoldenSet, Co
         pusher.join()
 
 
-@pytest.mark.parametrize(("way", "name"), TRIED)
+@pytest.mark.parametrize(("way", "name"), ARRIVALS)
 def test_the_same_events_however_the_files_arrive(
     arriving: dict[tuple[str, str], tuple[GoldenSet, Consumer]], way: str, name: str
 ) -> None:

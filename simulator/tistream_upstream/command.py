@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from tistream_cli.base_url import checked
+from tistream_client.cli.base_url import checked
 from tistream_upstream.emulator.command import simulate_tikv
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def simulate(
         return
     from tistream.errors import InvalidRequest  # noqa: PLC0415
     from tistream.model.ids import TenantKey  # noqa: PLC0415
-    from tistream_cli.errors import CliError  # noqa: PLC0415  # other commands do not load these
+    from tistream_client.cli.errors import CliError  # noqa: PLC0415  # other commands do not load these
     from tistream_upstream.config import Churn, ClusterConfig, TxnMix  # noqa: PLC0415
 
     try:
@@ -126,7 +126,7 @@ def _run(
     from tistream.clock import SystemClock  # noqa: PLC0415
     from tistream.errors import TiStreamError  # noqa: PLC0415
     from tistream.storage.open import open_objects  # noqa: PLC0415
-    from tistream_cli.errors import CliError  # noqa: PLC0415
+    from tistream_client.cli.errors import CliError  # noqa: PLC0415
     from tistream_upstream.cluster import Cluster  # noqa: PLC0415
 
     gc.set_threshold(*_GC_THRESHOLD)
@@ -153,7 +153,7 @@ def _run(
 
 def _api(url: str, tenant: TenantKey) -> PlatformApi:
     from tistream.wire.clients.client import HttpClient  # noqa: PLC0415
-    from tistream_cli import bearer, trust  # noqa: PLC0415
+    from tistream_client.cli import bearer, trust  # noqa: PLC0415
     from tistream_upstream.platform_api import DEADLINE_S, PlatformApi  # noqa: PLC0415
 
     http = HttpClient(deadline_s=DEADLINE_S, headers=bearer.headers(), tls=trust.tls_context())
@@ -167,7 +167,7 @@ def _refuse_what_is_there(store: ObjectStore, config: ClusterConfig, files: Mapp
     Raises CliError.
     """
     from tistream.storage import layout  # noqa: PLC0415
-    from tistream_cli.errors import CliError  # noqa: PLC0415
+    from tistream_client.cli.errors import CliError  # noqa: PLC0415
 
     prefix = layout.push_prefix(config.tenant)
     if next(iter(store.list_after(prefix)), None) is not None:
@@ -188,7 +188,7 @@ def _new_file(option: str, path: Path) -> BinaryIO:
 
 
 def _is_there(option: str, path: Path) -> Exception:
-    from tistream_cli.errors import CliError  # noqa: PLC0415
+    from tistream_client.cli.errors import CliError  # noqa: PLC0415
 
     return CliError(
         f"{option} {path} is there already, and may belong to another run: choose another file, or remove it"
@@ -198,7 +198,7 @@ def _is_there(option: str, path: Path) -> Exception:
 def _register(api: PlatformApi, stopped: Callable[[], bool]) -> None:
     """Wait for the platform and create the tenant, before anything is written. Raises TiStreamError."""
     from tistream import concurrency  # noqa: PLC0415
-    from tistream_cli.errors import CliError  # noqa: PLC0415
+    from tistream_client.cli.errors import CliError  # noqa: PLC0415
     from tistream_upstream.driver import say_on_stderr  # noqa: PLC0415
 
     def pause(seconds: float) -> None:
@@ -240,7 +240,7 @@ def _drive(
 
 def _report(cluster: Cluster, outcome: RunOutcome) -> None:
     """Print a summary of the run. Raises CliError if coverage or pushes are missing."""
-    from tistream_cli.errors import CliError  # noqa: PLC0415
+    from tistream_client.cli.errors import CliError  # noqa: PLC0415
 
     if sys.stdout.isatty():
         typer.echo()

@@ -14,8 +14,8 @@ from support.kept import NotHad, alone, packaged
 from support.not_run import not_run
 from support.platform import _die_with_us, free_port
 from support.waiting import PATIENCE_S, eventually
-from tistream_cli.errors import CliError
 from tistream_cli.platform.local_kafka import LocalKafka, jars
+from tistream_client.cli.errors import CliError
 
 Seen = tuple[int, bytes | None, bytes | None]
 """(offset, key, value) of a message."""

@@ -13,25 +13,26 @@ from typing import Annotated
 import typer
 
 import tistream
-from tistream.model.ts import MAX_TS
-from tistream_cli import bearer, trust
+from tistream_cli import service_caller
 from tistream_cli.backfill.backfill_app import backfill_app
-from tistream_cli.base_url import DEFAULT_URL, checked
 from tistream_cli.changefeed.changefeed_app import changefeed_app
 from tistream_cli.changefeed.secret_app import secret_app
 from tistream_cli.commands.node_app import node_app
 from tistream_cli.commands.source_app import source_app
 from tistream_cli.commands.store_app import store_app
-from tistream_cli.commands.tenant_app import Cluster, Tenant, Url, tenant_app
+from tistream_cli.commands.tenant_app import tenant_app
 from tistream_cli.commands.token_app import token_app
 from tistream_cli.consume.consume_app import add_consume_command
-from tistream_cli.importing import importing
-from tistream_cli.points.points_app import add_commands
-from tistream_cli.points.run_pull import run
-from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest
 from tistream_cli.restore.restore_app import add_restore_commands
+from tistream_client.cli.app import make_app
+from tistream_client.cli.base_url import DEFAULT_URL, checked
+from tistream_client.cli.bearer import sign_by
+from tistream_client.cli.importing import importing
+from tistream_client.cli.options import Cluster, Json, Tenant, Url
+from tistream_client.cli.output import new_app
+from tistream_client.cli.times import FORMS, parse_ts
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app = make_app(tistream.__version__)
 app.add_typer(tenant_app, name="tenant")
 app.add_typer(store_app, name="store")
 app.add_typer(source_app, name="source")
@@ -39,49 +40,11 @@ app.add_typer(backfill_app, name="backfill")
 app.add_typer(changefeed_app, name="changefeed")
 app.add_typer(secret_app, name="secret")
 app.add_typer(node_app, name="node")
-task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
+task_app = new_app("Tasks: a tenant's key ranges, each with one sorter.")
 app.add_typer(task_app, name="task")
 app.add_typer(token_app, name="token")
-add_commands(app)
 add_restore_commands(app)
 add_consume_command(app)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"tistream {tistream.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[  # noqa: ARG001
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(envvar=bearer.TOKEN_FILE, help=f"A file with the API token; without it, ${bearer.TOKEN} is used."),
-    ] = None,
-    ca_file: Annotated[  # noqa: ARG001
-        Path | None,
-        typer.Option(
-            envvar=trust.CA_FILE,
-            callback=trust.remember,
-            help="CA of the API's certificate. Default: the CAs that the system trusts.",
-        ),
-    ] = None,
-    cert_file: Annotated[  # noqa: ARG001
-        Path | None,
-        typer.Option(
-            envvar=trust.CERT_FILE, callback=trust.remember, help="Client certificate, if the API requires one."
-        ),
-    ] = None,
-    key_file: Annotated[  # noqa: ARG001
-        Path | None, typer.Option(envvar=trust.KEY_FILE, callback=trust.remember, help="The certificate's key.")
-    ] = None,
-) -> None:
-    """A change-data platform for TiDB."""
-    bearer.remember(token_file)
 
 
 @app.command()
@@ -124,8 +87,8 @@ def up(
 def task_list(url: Url = DEFAULT_URL) -> None:
     """List every task, with its sorter, epoch and phase."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.operate import list_tasks
+        from tistream_client.cli.api_client import ApiClient
 
     list_tasks(ApiClient(url))
 
@@ -138,8 +101,8 @@ def task_move(
 ) -> None:
     """Move a task to another sorter, once that sorter is ready to take it."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.operate import move_task
+        from tistream_client.cli.api_client import ApiClient
 
     move_task(ApiClient(url), task, node)
 
@@ -154,8 +117,8 @@ def task_split(
 ) -> None:
     """Split a task into two child tasks."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.operate import split_task
+        from tistream_client.cli.api_client import ApiClient
 
     split_task(ApiClient(url), task, key)
 
@@ -168,8 +131,8 @@ def task_merge(
 ) -> None:
     """Merge two neighbouring tasks into one."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.operate import merge_tasks
+        from tistream_client.cli.api_client import ApiClient
 
     merge_tasks(ApiClient(url), task, neighbour)
 
@@ -182,13 +145,13 @@ def audit(
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of newest entries.")] = 50,
     cluster: Annotated[str | None, typer.Option(help="Only entries of one tenant; needs --tenant.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Needs --cluster.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Print the audit log: changes with the actor, the address, and the old and new values."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.audit import show_audit
+        from tistream_client.cli.api_client import ApiClient
 
     show_audit(ApiClient(url), after, limit, (cluster, tenant), as_json)
 
@@ -197,56 +160,10 @@ def audit(
 def owner(url: Url = DEFAULT_URL) -> None:
     """Print the owner among the meta servers, and its election number."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.operate import show_owner
+        from tistream_client.cli.api_client import ApiClient
 
     show_owner(ApiClient(url))
-
-
-@app.command()
-def pull(
-    cluster: Cluster,
-    tenant: Tenant,
-    database: Annotated[str | None, typer.Option(help="Only this database.")] = None,
-    table: Annotated[str | None, typer.Option(help="Only this table; needs --database.")] = None,
-    start_ts: Annotated[str | None, typer.Option(help="Begin after this ts. Default: all retained events.")] = None,
-    cursor: Annotated[str | None, typer.Option(help="Begin at the cursor of an earlier pull.")] = None,
-    end_ts: Annotated[str | None, typer.Option(help="End at this ts; wait until it is resolved.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of row and ddl events.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Continue endlessly; ndjson only.")] = False,
-    form: Annotated[PullFormat, typer.Option("--format", help="arrow: IPC streams; parquet: files, needs --out.")] = (
-        PullFormat.NDJSON
-    ),
-    out: Annotated[
-        Path | None, typer.Option(help="Directory for --format parquet; continues from its end.json.")
-    ] = None,
-    events: Annotated[
-        PullEvents | None,
-        typer.Option(
-            help="Default: all. Required with --format arrow: rows (of --table) and ddl give one IPC stream, "
-            "all gives several, one after the other."
-        ),
-    ] = None,
-    squash: Annotated[
-        bool, typer.Option("--squash", help="Net changes only: each key once. With --start-ts, or the first --cursor.")
-    ] = False,
-    snapshot: Annotated[
-        str | None, typer.Option(help="The rows as of now, a TSO or an RFC 3339 time, then the changes; ndjson only.")
-    ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The changes of a tenant of RawKV.")] = False,
-    keyspace: Annotated[
-        int | None, typer.Option(min=0, help="With --raw: only this keyspace (its id). Default: all.")
-    ] = None,
-    url: Url = DEFAULT_URL,
-) -> None:
-    """Print events until the pull has caught up. The last line has the cursor from which the next pull continues."""
-    request = PullRequest(
-        *(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow, events),
-        raw=raw,
-        keyspace=keyspace,
-        snapshot=snapshot,
-    )
-    run(request, form, out, url, squash=squash)
 
 
 @app.command("inspect")
@@ -254,7 +171,7 @@ def inspect(
     target: Annotated[str, typer.Argument(help="A file or, with --objects, the key of an object.")],
     objects: Annotated[str | None, typer.Option(help="Object store, as file:///data/objects or s3://bucket.")] = None,
     rows: Annotated[int, typer.Option(min=0, help="Rows of data to show.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+    as_json: Json = False,
     entries: Annotated[bool, typer.Option("--entries", help="Show the keys that a log backup's slices hold.")] = False,
 ) -> None:
     """Show a change file, manifest, segment, pending part, schema log or schema_snap; or, by its URL, a metadata object
@@ -274,7 +191,7 @@ def verify(
         Path | None, typer.Option(help="The upstream's truth file, one line per ts; read as it grows.")
     ] = None,
     start_ts: Annotated[
-        int | None, typer.Option(min=0, max=MAX_TS, help="Begin after this ts. Default: the tenant's beginning.")
+        int | None, typer.Option(help=f"Begin after: {FORMS}. Default: the tenant's beginning.", parser=parse_ts)
     ] = None,
     until_truth_end: Annotated[
         bool, typer.Option("--until-truth-end", help="End when the truth is idle for 10 s and everything was compared.")
@@ -283,7 +200,7 @@ def verify(
     seed: Annotated[int, typer.Option(help="Random seed for cuts, limits, names and windows.")] = 0,
     scopes: Annotated[int, typer.Option(min=0, max=64, help="Number of consumers of random tables and databases.")] = 2,
     samples: Annotated[Path | None, typer.Option(help="Write the lag four times a second to this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The final report as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Pull a tenant with several consumers, and check every guarantee of the API.
 
@@ -355,7 +272,8 @@ def demo_kafka(
 
 
 def load_commands() -> None:
-    """Add the commands of services, such as `tistream agent`, that are installed beside this library. The library does
-    not import services by itself."""
+    """Set how commands in a service's container sign their requests. Then add the commands of services that are
+    installed beside this library, such as `tistream agent`. The library does not import services by itself."""
+    sign_by(service_caller.signing)
     for entry in sorted(entry_points(group="tistream.commands"), key=lambda entry: entry.name):
         entry.load()(app)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
-from tistream_cli.importing import INTERRUPTED, importing
+from tistream_client.cli.main import run
 
 
 def main() -> None:
-    """Run the command. An error prints one line on stderr and exits with status 1. Wrong usage exits with status 2,
-    Ctrl-C with 130."""
-    with importing():
+    """Run the command."""
+
+    def load() -> Any:
         from tistream_cli.app import app, load_commands  # noqa: PLC0415
-        from tistream_cli.errors import CliError  # noqa: PLC0415
 
         load_commands()
-    try:
-        app()
-    except CliError as error:
-        sys.stderr.write(f"tistream: {error}\n")
-        raise SystemExit(error.status) from None
-    except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
+        return app
+
+    run(load)

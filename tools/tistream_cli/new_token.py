@@ -7,7 +7,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 
 def new_token(out: Path | None) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import httpx
+from tistream_client.cli.errors import CliError
 
-from tistream.clock import SystemClock
-from tistream.wire.auth.service_auth import ServiceAuth, ServiceKeys
-from tistream.wire.auth.service_token import Caller
-from tistream_cli.errors import CliError
+if TYPE_CHECKING:
+    import httpx
 
 KEY_FILE = "TISTREAM_SERVICE_KEY_FILE"
 
@@ -22,6 +21,10 @@ def signing() -> Callable[[httpx.Request], httpx.Request] | None:
     path = os.environ.get(KEY_FILE)
     if not path:
         return None
+    from tistream.clock import SystemClock  # noqa: PLC0415 - a command without such a key need not wait for them
+    from tistream.wire.auth.service_auth import ServiceAuth, ServiceKeys  # noqa: PLC0415
+    from tistream.wire.auth.service_token import Caller  # noqa: PLC0415
+
     clock = SystemClock()
     try:
         auth = ServiceAuth(ServiceKeys(Path(path), clock), Caller(os.environ.get("POD_NAME", "cli"), "cli"), clock)

@@ -56,6 +56,7 @@ class ApiError(TiStreamError):
     def __init__(
         self, where: str, status: int, problem: Mapping[str, object], retry_after_s: float | None = None
     ) -> None:
+        self.where = where
         self.status = status
         self.problem = dict(problem)
         self.retry_after_s = retry_after_s
@@ -160,9 +161,11 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     401: Unauthenticated,
     403: Forbidden,
     404: UnknownName,
+    408: Unavailable,
     409: Conflict,
     410: Gone,
     422: Undecodable,
+    425: Unavailable,
     429: TooManyRequests,
     502: Unavailable,
     503: Unavailable,

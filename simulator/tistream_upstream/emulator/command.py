@@ -41,7 +41,7 @@ def simulate_tikv(
     caused."""
     from tistream.clock import SystemClock  # noqa: PLC0415
     from tistream.errors import TiStreamError  # noqa: PLC0415
-    from tistream_cli.errors import CliError  # noqa: PLC0415
+    from tistream_client.cli.errors import CliError  # noqa: PLC0415
     from tistream_upstream.emulator.servers import Certificates, EmulatedCluster  # noqa: PLC0415
 
     if golden is not None and raw:

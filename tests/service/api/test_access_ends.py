@@ -34,10 +34,10 @@ from tistream_api.admission import reject_throttle as refusals
 from tistream_api.admission.token_bucket import BURST_S
 from tistream_api.auth import jwt_callers
 from tistream_api.settings import LimitSettings
-from tistream_cli import bearer
-from tistream_cli.client import ApiClient
 from tistream_cli.commands.token import create_token
-from tistream_cli.errors import CliError
+from tistream_client.cli import errors
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError
 
 LIMITS = LimitSettings(pulls_at_once=3)
 HOUR_MS = 3_600_000
@@ -317,11 +317,11 @@ def test_questions_that_name_no_tenant_are_limited_by_who_asks(world: Guarded) -
 
 
 def test_a_command_without_a_token_is_told_how_to_name_one(world: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (bearer.TOKEN_FILE, bearer.TOKEN):
+    for name in (errors.TOKEN_FILE, errors.TOKEN):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(CliError, match=r"needs a token.*; `tistream --token-file FILE …` or TISTREAM_TOKEN_FILE names"):
         ApiClient(world.url).call("GET", "/v1/tenants")
-    monkeypatch.setenv(bearer.TOKEN, "wrong")
+    monkeypatch.setenv(errors.TOKEN, "wrong")
     with pytest.raises(CliError, match=r"the token is not valid: it is malformed, unknown, expired or revoked"):
         ApiClient(world.url).call("GET", "/v1/tenants")
 
@@ -335,7 +335,7 @@ def test_who_makes_a_token_is_told_until_when_it_is_valid(
     told = []
     for ends_ms in (None, expires_ms):
         maker = world.known(world.token(grant, expires_ms=ends_ms))
-        monkeypatch.setenv(bearer.TOKEN, maker.removeprefix("Bearer "))
+        monkeypatch.setenv(errors.TOKEN, maker.removeprefix("Bearer "))
         create_token(ApiClient(world.url), [f"operate:{world.other.cluster}"], "", "forever", None)
         told.append(capsys.readouterr().err)
     assert "valid until it is revoked;" in told[0]

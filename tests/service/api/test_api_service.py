@@ -18,9 +18,9 @@ from support.pull import PROBLEM, Consumer, parse
 from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream_cli.client import ApiClient, changes_path
 from tistream_cli.commands.tenant import create_tenant, set_key, set_retention, wait_for_snapshot
-from tistream_cli.errors import CliError
+from tistream_client.cli.api_client import ApiClient, changes_path
+from tistream_client.cli.errors import CliError
 
 EVERYTHING = golden.load("everything")
 LARGE = golden.load("large")

@@ -19,11 +19,12 @@ import pytest
 from support.arrow_answer import arrow_batches, events_of, stream_end
 from support.pull_world import World, golden_world
 from tistream.read.cursor import Position, Scope, decode
-from tistream_cli.client import ApiClient
-from tistream_cli.errors import CliError
-from tistream_cli.pull.directory import ToFiles
-from tistream_cli.pull.format import PullRequest
-from tistream_cli.pull.formats import ToOneStream, ToStream, pull_pages
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.pull.directory import ToFiles
+from tistream_client.cli.pull.format import PullRequest
+from tistream_client.cli.pull.formats import ToOneStream, ToStream, pull_pages
+from tistream_client.cli.pull.progress import Bar
 
 REQUEST = PullRequest("7", "acme", limit=25_000)
 
@@ -79,7 +80,7 @@ def in_order(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_arrow_streams_of_all_pages_follow_each_other(world: World) -> None:
     out = io.BytesIO()
     with serving(world) as client:
-        pull_pages(client, REQUEST, ToStream(out))
+        pull_pages(client, REQUEST, ToStream(out), Bar(None, None))
     told = [event for batch in arrow_batches(out.getvalue()) for _, event in events_of(batch)]
     assert sum(event["type"] in ("resolved", "continue") for event in told) > 1
     events = [event for event in told if event["type"] in ("row", "ddl")]
@@ -90,7 +91,12 @@ def one_stream(client: ApiClient, cursor: str | None) -> tuple[bytes, str | None
     """What a pull of shop.busy's rows from there writes, and what it fails with at its end."""
     out = io.BytesIO()
     try:
-        pull_pages(client, PullRequest("7", "acme", "shop", "busy", cursor=cursor, events="rows"), ToOneStream(out))
+        pull_pages(
+            client,
+            PullRequest("7", "acme", "shop", "busy", cursor=cursor, events="rows"),
+            ToOneStream(out),
+            Bar(None, None),
+        )
     except CliError as error:
         return out.getvalue(), str(error)
     return out.getvalue(), None
@@ -128,7 +134,7 @@ def told_in(directory: Path) -> list[dict[str, Any]]:
 def test_parquet_files_of_all_pages_lie_in_a_directory_of_their_table(world: World, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with serving(world) as client:
-        pull_pages(client, REQUEST, ToFiles(out, REQUEST))
+        pull_pages(client, REQUEST, ToFiles(out, REQUEST), Bar(None, None))
     assert len({path.name[:6] for path in out.glob("*/*.parquet")}) > 1
     assert told_in(out) == expected(world)
     assert orjson.loads((out / "end.json").read_bytes())["resolved_ts"] == str(world.end_ts)
@@ -140,11 +146,11 @@ def test_parquet_files_of_all_pages_lie_in_a_directory_of_their_table(world: Wor
 def test_a_second_pull_into_a_directory_goes_on_where_the_first_one_ended(world: World, tmp_path: Path) -> None:
     out, some = tmp_path / "out", PullRequest("7", "acme", limit=500)
     with serving(world) as client:
-        pull_pages(client, some, ToFiles(out, some))
+        pull_pages(client, some, ToFiles(out, some), Bar(None, None))
         before = told_in(out)
-        pull_pages(client, some, ToFiles(out, some))
+        pull_pages(client, some, ToFiles(out, some), Bar(None, None))
         again = told_in(out)
-        pull_pages(client, REQUEST, ToFiles(out, REQUEST))
+        pull_pages(client, REQUEST, ToFiles(out, REQUEST), Bar(None, None))
     assert 0 < len(before) < len(again)
     assert told_in(out) == expected(world)
 
@@ -152,11 +158,11 @@ def test_a_second_pull_into_a_directory_goes_on_where_the_first_one_ended(world:
 def test_what_a_pull_that_died_left_of_its_last_page_is_not_read_twice(world: World, tmp_path: Path) -> None:
     out, some = tmp_path / "out", PullRequest("7", "acme", limit=500)
     with serving(world) as client:
-        pull_pages(client, some, ToFiles(out, some))
+        pull_pages(client, some, ToFiles(out, some), Bar(None, None))
         page = orjson.loads((out / "end.json").read_bytes())["page"]
         whole = next(out.glob("shop.*/*.parquet"))
         (whole.parent / f"{page + 1:06d}-000009.parquet").write_bytes(whole.read_bytes())
-        pull_pages(client, REQUEST, ToFiles(out, REQUEST))
+        pull_pages(client, REQUEST, ToFiles(out, REQUEST), Bar(None, None))
     assert told_in(out) == expected(world)
 
 
@@ -172,7 +178,7 @@ def test_what_a_pull_that_died_left_of_its_last_page_is_not_read_twice(world: Wo
 def test_another_pull_into_the_same_directory_is_refused(world: World, tmp_path: Path, other: PullRequest) -> None:
     some = PullRequest("7", "acme", limit=500)
     with serving(world) as client:
-        pull_pages(client, some, ToFiles(tmp_path, some))
+        pull_pages(client, some, ToFiles(tmp_path, some), Bar(None, None))
     with pytest.raises(CliError, match=r"end\.json"):
         ToFiles(tmp_path, other)
 
@@ -188,8 +194,8 @@ def test_a_page_that_was_cut_is_not_kept(world: World, tmp_path: Path, keep: flo
     out = io.BytesIO()
     with serving(world, keep) as client:
         with pytest.raises(CliError, match="truncated"):
-            pull_pages(client, REQUEST, ToStream(out))
+            pull_pages(client, REQUEST, ToStream(out), Bar(None, None))
         with pytest.raises(CliError, match="truncated"):
-            pull_pages(client, REQUEST, ToFiles(tmp_path / "out", REQUEST))
+            pull_pages(client, REQUEST, ToFiles(tmp_path / "out", REQUEST), Bar(None, None))
     assert out.getvalue() == b""
     assert list((tmp_path / "out").glob("*")) == []

@@ -17,9 +17,9 @@ from support.waiting import eventually
 from tistream import cause
 from tistream.wire.tokens import EVERYTHING
 from tistream_api.auth.jwt_callers import LEEWAY_MS
-from tistream_cli.client import ApiClient
 from tistream_cli.commands.token import create_token
-from tistream_cli.errors import CliError
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError
 
 DAY_S = 86_400
 

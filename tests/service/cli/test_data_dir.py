@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tistream.storage.backends.directory import DirectoryObjectStore
-from tistream_cli.errors import CliError
 from tistream_cli.platform.data_dir import open_data_dir
+from tistream_client.cli.errors import CliError
 
 _HOLD = """
 import sys

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tistream_cli.client import ApiClient
-from tistream_cli.errors import CliError
-from tistream_cli.pull.format import PullRequest
-from tistream_cli.pull.pull import pull
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.pull.format import PullRequest
+from tistream_client.cli.pull.pull import pull
 
 EVENTS = 12
 

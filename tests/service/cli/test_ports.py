@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from tistream_cli.errors import CliError
 from tistream_cli.platform.ports import free_ports, listen
+from tistream_client.cli.errors import CliError
 
 
 def test_listening_on_any_port() -> None:

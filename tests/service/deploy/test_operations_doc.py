@@ -11,8 +11,8 @@ from support.manifests import ROOT
 from support.settings_classes import SERVICES, settings_class
 from tistream.service.http.traces import END_SECONDS
 from tistream.service.observe.otel import QUEUE_SPANS, SEND_SECONDS
-from tistream_cli.base_url import DEFAULT_URL
 from tistream_cli.commands.tenant_app import tenant_app
+from tistream_client.cli.base_url import DEFAULT_URL
 
 PAGE = ROOT / "docs" / "operations" / "alerts.md"
 TRACES = ROOT / "docs" / "operations" / "traces.md"

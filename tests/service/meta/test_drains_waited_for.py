@@ -14,9 +14,9 @@ from tistream.storage import layout
 from tistream.wire.bulk.changefeeds import ChangefeedInfo, NewChangefeed, WorkerBeat
 from tistream.wire.clients.meta_client import Membership
 from tistream_cli.app import app
-from tistream_cli.client import ApiClient
 from tistream_cli.commands.operate import drain_node, left_on
-from tistream_cli.errors import CliError
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError
 
 TINY = TinyTenant()
 

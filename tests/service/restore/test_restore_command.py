@@ -29,10 +29,11 @@ from tistream.targets.restored_table import Chunk, Mark, RestoredTable
 from tistream.targets.sql_files import SqlFiles
 from tistream.wire.problem import PeerBusy
 from tistream_cli.app import app
-from tistream_cli.client import ApiClient, NoAnswer
 from tistream_cli.restore.into import parse_into
 from tistream_cli.restore.past import Past
 from tistream_cli.restore.restore import RestoreOptions, Restoring
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import NoAnswer
 
 EVERYTHING = golden.load("everything")
 FUTURE = 4_102_444_800_000 << 18

@@ -31,8 +31,8 @@ from tistream.targets.mysql_tables import MySqlTables
 from tistream.targets.mysql_url import MySqlUrl
 from tistream.targets.restored_table import RestoredTable
 from tistream_cli.app import app
-from tistream_cli.errors import CliError
 from tistream_cli.restore.undo import apply
+from tistream_client.cli.errors import CliError
 
 EVERYTHING = golden.load("everything")
 Name = tuple[str, str]

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from support.golden import ROOT
-from tistream_cli.errors import CliError
 from tistream_cli.platform.demo_report import PulledEvents, excerpt, lags_ms, percentile
 from tistream_cli.platform.recorded import load_recorded
+from tistream_client.cli.errors import CliError
 
 
 def _row(ts: int, row: dict[str, str] | None, old_row: dict[str, str] | None = None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.pool.writer import write_segment
 from tistream_cli.commands.describe import describe, to_json
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 TENANT = TenantKey("7", "acme")
 

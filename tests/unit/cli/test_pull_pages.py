@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import typer
 
-from tistream_cli.client import changes_path, split_lines, tenant_path
-from tistream_cli.pull.format import PullFormat, PullRequest, check_raw, check_snapshot
-from tistream_cli.pull.pull import PullProgress, is_over, page_parameters
+from tistream_client.cli.api_client import changes_path, split_lines, tenant_path
+from tistream_client.cli.pull.format import PullFormat, PullRequest, check_raw, check_snapshot
+from tistream_client.cli.pull.pull import PullProgress, is_over, page_parameters
 
 ROW = b'{"type":"row","op":"put","commit_ts":"5"}'
 DDL = b'{"type":"ddl","commit_ts":"6"}'

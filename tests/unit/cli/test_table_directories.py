@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tistream.targets.files import directory_of
+from tistream.targets import files
+from tistream_client.cli.pull.files import directory_of
 
 NAMES = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=64)
 
@@ -41,3 +42,8 @@ def test_any_name_is_one_part_of_a_path_and_no_hidden_one(database: str, table: 
 @given(NAMES, NAMES, NAMES, NAMES)
 def test_different_tables_have_different_directories(one: str, two: str, three: str, four: str) -> None:
     assert (directory_of(one, two) == directory_of(three, four)) == ((one, two) == (three, four))
+
+
+@given(NAMES, NAMES)
+def test_the_client_and_the_platform_name_them_alike(database: str, table: str) -> None:
+    assert directory_of(database, table) == files.directory_of(database, table)

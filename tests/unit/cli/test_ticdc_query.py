@@ -9,7 +9,7 @@ import pytest
 
 from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_cli.changefeed.ticdc_query import queried
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 # As TiCDC prints it: keys with underscores, null and empty texts for what is not set
 QUERIED: dict[str, Any] = {

@@ -10,17 +10,18 @@ import pytest
 from typer.testing import CliRunner
 
 from tistream.wire.tokens import Grant, parse_token
-from tistream_cli import bearer
 from tistream_cli.app import app
 from tistream_cli.commands.token import grant_of, spelled
-from tistream_cli.errors import CliError
+from tistream_client.cli import app as app_module
+from tistream_client.cli import bearer, errors
+from tistream_client.cli.errors import CliError
 
 TEXT = "tst_0123456789abcdef_" + "A" * 43
 
 
 @pytest.fixture(autouse=True)
 def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (bearer.TOKEN_FILE, bearer.TOKEN):
+    for name in (errors.TOKEN_FILE, errors.TOKEN):
         monkeypatch.setenv(name, "x")  # and so put back, whatever the test does
         monkeypatch.delenv(name)
 
@@ -64,11 +65,11 @@ def test_a_new_token_is_in_a_file_that_only_its_owner_reads(tmp_path: Path) -> N
 
 def test_the_token_comes_from_the_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bearer.headers() == {}
-    monkeypatch.setenv(bearer.TOKEN, "of-the-environment")
+    monkeypatch.setenv(errors.TOKEN, "of-the-environment")
     assert bearer.headers() == {"authorization": "Bearer of-the-environment"}
     path = tmp_path / "token"
     path.write_text(f"{TEXT}\n")
-    bearer.remember(path)
+    app_module.remember("token_file", path, None)
     assert bearer.headers() == {"authorization": f"Bearer {TEXT}"}
     for bad in ("", "two words", "line\nbreak"):
         path.write_text(bad)

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tistream_cli.client import ApiClient, tenant_path
-from tistream_cli.errors import CliError
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.output import json_wanted, say
 
 LOOK_SECONDS = 1.0
 Named = tuple[str, str]
@@ -27,13 +28,15 @@ def run_backfill(
     """Start a backfill; with `wait`, wait for its end and print its tables. Raises CliError, also if the backfill
     fails."""
     body = {"source": source, "tables": tables}
-    backfill_id = client.call("POST", tenant_path(*tenant, "backfills"), body)["backfill_id"]
-    sys.stdout.write(f"backfill {backfill_id} of tenant {'/'.join(tenant)} runs\n")
+    begun = client.call("POST", tenant_path(*tenant, "backfills"), body)
+    backfill_id = begun["backfill_id"]
+    if not (wait and json_wanted()):
+        say(f"backfill {backfill_id} of tenant {'/'.join(tenant)} runs", begun)
     if not wait:
         return
     while (found := _one(client, tenant, backfill_id))["state"] == "running":
         sleep(LOOK_SECONDS)
-    _write(_lines(found))
+    _write([json.dumps(found, indent=2)] if json_wanted() else _lines(found))
     if found["state"] != "finished":
         raise CliError(
             f"backfill {backfill_id} is {found['state']}: the lines above say why; `tistream backfill run` begins "
@@ -62,7 +65,8 @@ def show_backfill(client: ApiClient, tenant: Named, backfill_id: str, *, as_json
 def cancel_backfill(client: ApiClient, tenant: Named, backfill_id: str) -> None:
     """Cancel a backfill. Raises CliError."""
     client.call("DELETE", tenant_path(*tenant, "backfills", backfill_id))
-    _write([f"backfill {backfill_id} of tenant {'/'.join(tenant)} cancelled; the tenant keeps its rows"])
+    text = f"backfill {backfill_id} of tenant {'/'.join(tenant)} cancelled; the tenant keeps its rows"
+    say(text, {"backfill_id": backfill_id})
 
 
 def _one(client: ApiClient, tenant: Named, backfill_id: str) -> dict[str, Any]:

@@ -8,16 +8,14 @@ from typing import Annotated
 
 import typer
 
-from tistream_cli.base_url import DEFAULT_URL, checked
-from tistream_cli.importing import importing
+from tistream_client.cli.base_url import DEFAULT_URL
+from tistream_client.cli.importing import importing
+from tistream_client.cli.options import Cluster, Json, Tenant, Url
+from tistream_client.cli.output import new_app
 
-backfill_app = typer.Typer(no_args_is_help=True, help="Backfills: rows that were there before a tenant's changes.")
+backfill_app = new_app("Backfills: rows that were there before a tenant's changes.")
 
-Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
-Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
-Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
 Backfill = Annotated[str, typer.Argument(help="Backfill id, as `tistream backfill list` shows it.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 
 
 @backfill_app.command("run")
@@ -44,7 +42,7 @@ def backfill_run(
         raise typer.BadParameter("give one of --br-full, --sql-dsn-file and --push", param_hint="--br-full")
     with importing():
         from tistream_cli.backfill.backfill import run_backfill
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     source: dict[str, str | int] = {"kind": "push"}
     if br_full is not None:
@@ -59,7 +57,7 @@ def backfill_list(cluster: Cluster, tenant: Tenant, as_json: Json = False, url: 
     """List a tenant's backfills, newest first."""
     with importing():
         from tistream_cli.backfill.backfill import list_backfills
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     list_backfills(ApiClient(url), (cluster, tenant), as_json=as_json)
 
@@ -71,7 +69,7 @@ def backfill_show(
     """Show the progress of each table of a backfill, and what it waits for."""
     with importing():
         from tistream_cli.backfill.backfill import show_backfill
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     show_backfill(ApiClient(url), (cluster, tenant), backfill, as_json=as_json)
 
@@ -81,6 +79,6 @@ def backfill_cancel(backfill: Backfill, cluster: Cluster, tenant: Tenant, url: U
     """Cancel a backfill. The tenant keeps the rows that were brought in."""
     with importing():
         from tistream_cli.backfill.backfill import cancel_backfill
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     cancel_backfill(ApiClient(url), (cluster, tenant), backfill)

@@ -12,8 +12,10 @@ from typing import Any
 
 from tistream.model.ts import physical_ms
 from tistream_cli.changefeed.ticdc_query import queried
-from tistream_cli.client import ApiClient, tenant_path
-from tistream_cli.errors import CliError
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.output import json_wanted, say, show_document
+from tistream_client.cli.times import shown_ts
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +75,16 @@ def _create(client: ApiClient, feed: FeedOf, body: dict[str, object], *, dry_run
     plan = client.call("POST", f"{path}?dry_run=true", body)
     for warning in plan["warnings"]:
         sys.stderr.write(f"warning: {warning}\n")
+    if dry_run and json_wanted():
+        show_document(plan)
+        return
     if dry_run:
         for topic, count in plan["topics"].items():
             sys.stdout.write(f"topic {topic}: {count} partitions\n")
         _write_tables(plan["tables"], plan["table_count"])
         return
     made = client.call("POST", path, body)
-    sys.stdout.write(f"changefeed {made['changefeed_id']} begins after {made['start_ts']}\n")
+    say(f"changefeed {made['changefeed_id']} begins after {shown_ts(made['start_ts'])}", made)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -108,7 +113,7 @@ def list_feeds(client: ApiClient, cluster: str, tenant: str, *, as_json: bool) -
         sys.stdout.write(f"tenant {cluster}/{tenant} has no changefeed\n")
     for one in found:
         lag = "" if one["lag_seconds"] is None else f"  lag {one['lag_seconds']:.1f} s"
-        sys.stdout.write(f"{one['changefeed_id']}  {one['state']}  checkpoint {one['checkpoint_ts']}{lag}\n")
+        sys.stdout.write(f"{one['changefeed_id']}  {one['state']}  checkpoint {shown_ts(one['checkpoint_ts'])}{lag}\n")
 
 
 def show_feed(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
@@ -122,9 +127,10 @@ def remove_feed(client: ApiClient, feed: FeedOf, *, keep_progress: bool) -> None
     CliError."""
     one = client.call("DELETE", feed.path() + ("?keep_progress=true" if keep_progress else ""))
     kept = "; a changefeed of this id that is created without --start-ts continues there" if keep_progress else ""
-    sys.stdout.write(
+    say(
         f"changefeed {one['changefeed_id']} removed at checkpoint {one['checkpoint_ts']}; what it has written stays"
-        f"{kept}\n"
+        f"{kept}",
+        one,
     )
 
 

@@ -9,18 +9,15 @@ from typing import Annotated
 
 import typer
 
-from tistream_cli.base_url import DEFAULT_URL, checked
-from tistream_cli.importing import importing
+from tistream_client.cli.base_url import DEFAULT_URL
+from tistream_client.cli.importing import importing
+from tistream_client.cli.options import Cluster, Json, Tenant, Url
+from tistream_client.cli.output import new_app
+from tistream_client.cli.times import FORMS, parse_ts
 
-changefeed_app = typer.Typer(
-    no_args_is_help=True, help="Changefeeds: write a tenant's changes into another system, continuously."
-)
+changefeed_app = new_app("Changefeeds: write a tenant's changes into another system, continuously.")
 
-Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
-Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
-Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
 FeedId = Annotated[str, typer.Option("--changefeed-id", "-c", help="The feed's id.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 
 
 @changefeed_app.command("create")
@@ -30,15 +27,15 @@ def changefeed_create(
     changefeed_id: FeedId,
     sink_uri: Annotated[str, typer.Option(help="kafka://HOST:PORT,…/TOPIC?protocol=open-protocol&partition-num=3")],
     config: Annotated[Path | None, typer.Option(help="TiCDC's configuration file, in TOML.")] = None,
-    start_ts: Annotated[int | None, typer.Option(help="A TSO, exclusive. Default: now.")] = None,
-    target_ts: Annotated[int | None, typer.Option(help="A TSO, inclusive, at which the feed finishes.")] = None,
+    start_ts: Annotated[int | None, typer.Option(help=f"{FORMS}; exclusive. Default: now.", parser=parse_ts)] = None,
+    target_ts: Annotated[int | None, typer.Option(help="Finish at this time, inclusive.", parser=parse_ts)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, print the plan, and create nothing.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Create a changefeed. The same command again changes nothing."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf, NewFeed, create_feed
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     new = NewFeed(sink_uri, config, start_ts, target_ts)
     create_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), new, dry_run=dry_run)
@@ -56,7 +53,7 @@ def changefeed_import(
     """Create a changefeed that continues where a changefeed of TiCDC stands."""
     with importing():
         from tistream_cli.changefeed.changefeed import import_feed
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     import_feed(ApiClient(url), cluster, tenant, file, sink_uri, dry_run=dry_run)
 
@@ -66,7 +63,7 @@ def changefeed_list(cluster: Cluster, tenant: Tenant, as_json: Json = False, url
     """List a tenant's changefeeds with their states and lags."""
     with importing():
         from tistream_cli.changefeed.changefeed import list_feeds
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     list_feeds(ApiClient(url), cluster, tenant, as_json=as_json)
 
@@ -78,7 +75,7 @@ def changefeed_show(
     """Show one changefeed: its progress, the worker that runs it, and what holds it back."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf, show_feed
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     show_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), as_json=as_json)
 
@@ -90,7 +87,7 @@ def changefeed_tables(
     """List the tables that a changefeed sends, with their topics and partition rules."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf, show_tables
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     show_tables(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), as_json=as_json)
 
@@ -102,7 +99,7 @@ def changefeed_events(
     """List the history of a changefeed, newest first."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf, show_events
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     show_events(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), as_json=as_json)
 
@@ -114,7 +111,7 @@ def changefeed_update(
     changefeed_id: FeedId,
     sink_uri: Annotated[str | None, typer.Option(help="The new sink URI.")] = None,
     config: Annotated[Path | None, typer.Option(help="The new configuration file, in TOML.")] = None,
-    target_ts: Annotated[int | None, typer.Option(help="A TSO, inclusive, at which the feed finishes.")] = None,
+    target_ts: Annotated[int | None, typer.Option(help="Finish at this time, inclusive.", parser=parse_ts)] = None,
     no_target_ts: Annotated[bool, typer.Option("--no-target-ts", help="The feed does not finish.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -122,7 +119,7 @@ def changefeed_update(
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf
         from tistream_cli.changefeed.changes import FeedChange, update_feed
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     change = FeedChange(sink_uri, config, target_ts, no_target_ts)
     update_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), change)
@@ -134,7 +131,7 @@ def changefeed_pause(cluster: Cluster, tenant: Tenant, changefeed_id: FeedId, ur
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf
         from tistream_cli.changefeed.changes import pause_feed
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     pause_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id))
 
@@ -149,7 +146,8 @@ def changefeed_resume(
         typer.Option(
             "--checkpoint-ts",
             "--overwrite-checkpoint-ts",
-            help="Continue after this TSO. Above the sink's own progress it leaves a gap, below it sends events again.",
+            help="Continue after it. Above the sink's own progress it leaves a gap, below it sends events again.",
+            parser=parse_ts,
         ),
     ] = None,
     url: Url = DEFAULT_URL,
@@ -158,7 +156,7 @@ def changefeed_resume(
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf
         from tistream_cli.changefeed.changes import resume_feed
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     resume_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), checkpoint_ts)
 
@@ -179,7 +177,7 @@ def changefeed_skip(
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf
         from tistream_cli.changefeed.changes import SkippedEvent, skip_event
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     skip = SkippedEvent(commit_ts, table, key, ddl_job, reason)
     skip_event(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), skip)
@@ -190,8 +188,10 @@ def changefeed_verify(
     cluster: Cluster,
     tenant: Tenant,
     changefeed_id: FeedId,
-    from_ts: Annotated[int | None, typer.Option(help="A TSO, exclusive. Default: a minute before --to-ts.")] = None,
-    to_ts: Annotated[int | None, typer.Option(help="A TSO, inclusive. Default: the checkpoint.")] = None,
+    from_ts: Annotated[
+        int | None, typer.Option(help="Exclusive. Default: a minute before --to-ts.", parser=parse_ts)
+    ] = None,
+    to_ts: Annotated[int | None, typer.Option(help="Inclusive. Default: the checkpoint.", parser=parse_ts)] = None,
     table: Annotated[str | None, typer.Option(help="database.table. Default: all.")] = None,
     repair: Annotated[
         str | None, typer.Option("--repair", metavar="TOPIC", help="Write the events that are missing into this topic.")
@@ -203,7 +203,7 @@ def changefeed_verify(
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf
         from tistream_cli.changefeed.verify import VerifyRange, verify_feed
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     wanted = VerifyRange(from_ts, to_ts, table, repair)
     verify_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), wanted, as_json=as_json)
@@ -222,6 +222,6 @@ def changefeed_remove(
     """Remove a changefeed. What it has written stays in the sink."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf, remove_feed
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     remove_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), keep_progress=keep_progress)

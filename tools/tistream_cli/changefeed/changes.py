@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from tistream_cli.changefeed.changefeed import FeedOf, read_config
-from tistream_cli.client import ApiClient
-from tistream_cli.errors import CliError
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.output import say
+from tistream_client.cli.times import shown_ts
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,10 @@ def update_feed(client: ApiClient, feed: FeedOf, change: FeedChange) -> None:
     if not body:
         raise CliError("the command would change nothing: give --sink-uri, --config, --target-ts or --no-target-ts")
     one = client.call("PUT", feed.path(), body)
-    sys.stdout.write(
+    say(
         f"changefeed {one['changefeed_id']} has revision {one['revision']} and is {one['state']}; "
-        "`changefeed resume` puts it in force, and `changefeed events` shows the ts\n"
+        "`changefeed resume` puts it in force, and `changefeed events` shows the ts",
+        one,
     )
 
 
@@ -69,8 +71,8 @@ def skip_event(client: ApiClient, feed: FeedOf, skip: SkippedEvent) -> None:
     body |= {} if skip.ddl_job is None else {"ddl_job": str(skip.ddl_job)}
     one = client.call("POST", feed.path("skip"), body)
     further = "; `changefeed resume` continues" if one["state"] in ("failed", "paused") else ""
-    sys.stdout.write(f"changefeed {one['changefeed_id']} leaves {len(one['skips'])} events out{further}\n")
+    say(f"changefeed {one['changefeed_id']} leaves {len(one['skips'])} events out{further}", one)
 
 
 def _print_state(one: dict[str, object]) -> None:
-    sys.stdout.write(f"changefeed {one['changefeed_id']} is {one['state']}, checkpoint {one['checkpoint_ts']}\n")
+    say(f"changefeed {one['changefeed_id']} is {one['state']}, checkpoint {shown_ts(str(one['checkpoint_ts']))}", one)

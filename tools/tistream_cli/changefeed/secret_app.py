@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
-from tistream_cli.base_url import DEFAULT_URL
-from tistream_cli.changefeed.changefeed_app import Cluster, Tenant, Url
-from tistream_cli.importing import importing
+from tistream_client.cli.base_url import DEFAULT_URL
+from tistream_client.cli.importing import importing
+from tistream_client.cli.options import Cluster, Tenant, Url
+from tistream_client.cli.output import new_app
 
-secret_app = typer.Typer(no_args_is_help=True, help="Secrets that changefeeds refer to: ${secret:NAME} in a sink URI.")
+secret_app = new_app("Secrets that changefeeds refer to: ${secret:NAME} in a sink URI.")
 Name = Annotated[str, typer.Argument(help="The secret's name: a-z, 0-9, `.` and `-`.")]
 
 
@@ -28,7 +29,7 @@ def secret_put(
     """Store a secret, and replace one of the same name. No command returns its value."""
     with importing():
         from tistream_cli.changefeed.secret import put_secret
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     put_secret(ApiClient(url), cluster, tenant, name, file)
 
@@ -38,7 +39,7 @@ def secret_list(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> Non
     """List the names of the secrets, and the changefeeds that refer to them."""
     with importing():
         from tistream_cli.changefeed.secret import list_secrets
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     list_secrets(ApiClient(url), cluster, tenant)
 
@@ -48,6 +49,6 @@ def secret_remove(cluster: Cluster, tenant: Tenant, name: Name, url: Url = DEFAU
     """Remove a secret that no changefeed refers to."""
     with importing():
         from tistream_cli.changefeed.secret import remove_secret
-        from tistream_cli.client import ApiClient
+        from tistream_client.cli.api_client import ApiClient
 
     remove_secret(ApiClient(url), cluster, tenant, name)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 _MASKED = re.compile(r"[:=](?:xxxxx|\*{3,})(?=[@&]|$)")
 _STARS = re.compile(r"xxxxx|\*{3,}")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tistream_cli.changefeed.changefeed import FeedOf
-from tistream_cli.client import ApiClient
-from tistream_cli.errors import CliError
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tistream.wire.audit import LIMIT_MAX
-from tistream_cli.client import ApiClient
-from tistream_cli.commands.operate import print_table
-from tistream_cli.errors import CliError
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.output import print_table
 
 Entry = Mapping[str, Any]
 

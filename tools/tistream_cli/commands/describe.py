@@ -15,7 +15,7 @@ from tistream.format import manifest as manifest_format
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
 from tistream.schema import log_format as schema_log
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 _TYPES = {1: "PREWRITE", 2: "COMMIT", 3: "ROLLBACK", 4: "COMMITTED", 100: "WATERMARK"}
 _OPS = {0: "-", 1: "put", 2: "delete"}

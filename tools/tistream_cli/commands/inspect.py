@@ -15,7 +15,7 @@ from tistream.logbackup.metadata import Slice
 from tistream.storage.open import open_objects
 from tistream_cli.commands.describe import Description, describe, to_json
 from tistream_cli.commands.describe_log import MARK, describe_metadata
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 _WIDTH = 4_000
 _CELL_MAX = 48

@@ -8,19 +8,20 @@ from typing import Annotated
 
 import typer
 
-from tistream_cli.base_url import DEFAULT_URL
-from tistream_cli.commands.tenant_app import Url
-from tistream_cli.importing import importing
+from tistream_client.cli.base_url import DEFAULT_URL
+from tistream_client.cli.importing import importing
+from tistream_client.cli.options import Url
+from tistream_client.cli.output import new_app
 
-node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the platform.")
+node_app = new_app("Nodes: the processes of the platform.")
 
 
 @node_app.command("list")
 def node_list(url: Url = DEFAULT_URL) -> None:
     """List every process except the meta servers, with its role, state, tasks and stores."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.operate import list_nodes
+        from tistream_client.cli.api_client import ApiClient
 
     list_nodes(ApiClient(url))
 
@@ -36,7 +37,7 @@ def node_drain(
 ) -> None:
     """Drain a node: move every task and store off it, and assign none to it until it is restarted."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.operate import drain_node
+        from tistream_client.cli.api_client import ApiClient
 
     drain_node(ApiClient(url), node, not undo, wait)

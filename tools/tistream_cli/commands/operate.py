@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,8 +9,10 @@ from urllib.parse import quote
 
 from tistream import concurrency
 from tistream.clock import SystemClock
-from tistream_cli.client import ApiClient, NoAnswer
-from tistream_cli.errors import CliError
+from tistream_client.cli import documents
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError, NoAnswer
+from tistream_client.cli.output import json_wanted, say, show_list
 
 _LOOK_S = 0.5  # polling interval while a node is being drained
 # What a node may hold: a sorter holds tasks, a dispatcher stores, a worker of changefeeds shards.
@@ -20,11 +21,12 @@ _HELD = ("tasks", "stores", "shards")
 
 def list_nodes(client: ApiClient) -> None:
     """Print every process except the meta servers, one per line. Raises CliError."""
+    nodes = client.call("GET", "/v1/nodes")["nodes"]
     rows = [
         (node["node_id"], node["role"], node["state"], *(str(node.get(one, 0)) for one in _HELD), node["url"])
-        for node in client.call("GET", "/v1/nodes")["nodes"]
+        for node in nodes
     ]
-    print_table(("node", "role", "state", *_HELD, "url"), rows)
+    show_list("nodes", nodes, ("node", "role", "state", *_HELD, "url"), rows)
 
 
 def drain_node(client: ApiClient, node: str, draining: bool, wait_s: float | None = None) -> None:
@@ -32,11 +34,14 @@ def drain_node(client: ApiClient, node: str, draining: bool, wait_s: float | Non
     of seconds until the node holds nothing. Raises CliError, also if the node still holds something then, or if no
     other node can take it."""
     client.call("POST", f"/v1/nodes/{quote(node, safe='')}/drain", {"draining": draining})
-    sys.stdout.write(f"node {node} is being drained\n" if draining else f"node {node} takes work again\n")
-    if draining and wait_s is not None:
+    if not json_wanted():
+        sys.stdout.write(f"node {node} is being drained\n" if draining else f"node {node} takes work again\n")
         sys.stdout.flush()
+    waits = draining and wait_s is not None
+    if wait_s is not None and waits:
         _wait_until_empty(client, node, wait_s)
-        sys.stdout.write(f"node {node} has nothing left\n")
+    if waits or json_wanted():
+        say(f"node {node} has nothing left", {"node": node, "draining": draining, "empty": waits})
 
 
 def _wait_until_empty(client: ApiClient, node: str, wait_s: float) -> None:
@@ -75,6 +80,7 @@ def left_on(nodes: Sequence[Mapping[str, Any]], node: str) -> tuple[str | None, 
 
 def list_tasks(client: ApiClient) -> None:
     """Print every task, one per line. Raises CliError."""
+    tasks = client.call("GET", "/v1/tasks")["tasks"]
     rows = [
         (
             str(task["task_id"]),
@@ -86,27 +92,27 @@ def list_tasks(client: ApiClient) -> None:
             task["sorter_node"] or "-",
             task["next_node"] or "-",
         )
-        for task in client.call("GET", "/v1/tasks")["tasks"]
+        for task in tasks
     ]
-    print_table(("task", "tenant", "from", "to", "phase", "epoch", "sorter", "next"), rows)
+    show_list("tasks", tasks, ("task", "tenant", "from", "to", "phase", "epoch", "sorter", "next"), rows)
 
 
 def move_task(client: ApiClient, task: int, node: str) -> None:
     """Move a task to a sorter. Raises CliError."""
     client.call("POST", f"/v1/tasks/{task}/move", {"node_id": node})
-    sys.stdout.write(f"task {task} moves to {node} once that sorter has prepared\n")
+    say(f"task {task} moves to {node} once that sorter has prepared", {"task": task, "node": node})
 
 
 def split_task(client: ApiClient, task: int, key: str | None) -> None:
     """Split a task into two. Raises CliError."""
     found = client.call("POST", f"/v1/tasks/{task}/split", {"key": key})
-    sys.stdout.write(f"task {task} is split into {_names(found['children'])}\n")
+    say(f"task {task} is split into {_names(found['children'])}", found)
 
 
 def merge_tasks(client: ApiClient, task: int, neighbour: int) -> None:
     """Merge two neighbouring tasks. Raises CliError."""
     found = client.call("POST", f"/v1/tasks/{task}/merge", {"neighbour": neighbour})
-    sys.stdout.write(f"tasks {task} and {neighbour} are merged into {_names(found['children'])}\n")
+    say(f"tasks {task} and {neighbour} are merged into {_names(found['children'])}", found)
 
 
 def _names(tasks: Sequence[int]) -> str:
@@ -114,13 +120,5 @@ def _names(tasks: Sequence[int]) -> str:
 
 
 def show_owner(client: ApiClient) -> None:
-    """Print the owner among the meta servers, as JSON. Raises CliError."""
-    found: Any = client.call("GET", "/v1/owner")
-    sys.stdout.write(json.dumps(found, indent=2) + "\n")
-
-
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+    """Print the owner among the meta servers. Raises CliError."""
+    documents.show(client.call("GET", "/v1/owner"))

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tistream.model.ts import physical_ms
-from tistream_cli.client import ApiClient, tenant_path
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.output import json_wanted, say
 
 
 def add_source(client: ApiClient, cluster: str, tenant: str, url: str, br_full: str | None) -> None:
@@ -17,15 +18,15 @@ def add_source(client: ApiClient, cluster: str, tenant: str, url: str, br_full: 
     snapshot = {"kind": "none"} if br_full is None else {"kind": "br-full", "url": br_full}
     body = {"kind": "log-backup", "url": url, "snapshot": snapshot}
     added = client.call("POST", tenant_path(cluster, tenant, "sources"), body)
-    sys.stdout.write(f"source {added['source_id']} of tenant {cluster}/{tenant} added\n")
-    if br_full is not None:
+    say(f"source {added['source_id']} of tenant {cluster}/{tenant} added", added)
+    if br_full is not None and not json_wanted():
         sys.stdout.write("the backfill of all tables has begun: tistream backfill list\n")
 
 
 def remove_source(client: ApiClient, cluster: str, tenant: str, source: str) -> None:
     """Remove a source. Raises CliError."""
     client.call("DELETE", tenant_path(cluster, tenant, "sources", source))
-    sys.stdout.write(f"source {source} of tenant {cluster}/{tenant} removed; the tenant keeps what it has\n")
+    say(f"source {source} of tenant {cluster}/{tenant} removed; the tenant keeps what it has", {"source_id": source})
 
 
 def list_sources(client: ApiClient, cluster: str, tenant: str, *, as_json: bool) -> None:

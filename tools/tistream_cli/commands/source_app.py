@@ -8,14 +8,12 @@ from typing import Annotated
 
 import typer
 
-from tistream_cli.base_url import DEFAULT_URL, checked
-from tistream_cli.importing import importing
+from tistream_client.cli.base_url import DEFAULT_URL
+from tistream_client.cli.importing import importing
+from tistream_client.cli.options import Cluster, Json, Tenant, Url
+from tistream_client.cli.output import new_app
 
-source_app = typer.Typer(no_args_is_help=True, help="Sources: TiKV log backups that TiStream reads for a tenant.")
-
-Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
-Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
-Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
+source_app = new_app("Sources: TiKV log backups that TiStream reads for a tenant.")
 
 
 @source_app.command("add")
@@ -34,8 +32,8 @@ def source_add(
 ) -> None:
     """Read a tenant's changes from a TiKV log backup."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.source import add_source
+        from tistream_client.cli.api_client import ApiClient
 
     add_source(ApiClient(url), cluster, tenant, log_backup, br_full)
 
@@ -44,13 +42,13 @@ def source_add(
 def source_list(
     cluster: Cluster,
     tenant: Tenant,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Show the progress of a tenant's sources, and what they wait for."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.source import list_sources
+        from tistream_client.cli.api_client import ApiClient
 
     list_sources(ApiClient(url), cluster, tenant, as_json=as_json)
 
@@ -64,7 +62,7 @@ def source_remove(
 ) -> None:
     """Stop reading a source. The tenant keeps the rows that it has."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.source import remove_source
+        from tistream_client.cli.api_client import ApiClient
 
     remove_source(ApiClient(url), cluster, tenant, source)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -10,8 +9,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from tistream.model.tenant_kind import TenantKind
-from tistream_cli.client import ApiClient, tenant_path
-from tistream_cli.errors import CliError
+from tistream_client.cli import documents
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.output import json_wanted, say, show_document
 
 FOREVER = "forever"
 NO_KEY = "none"
@@ -39,8 +40,8 @@ def create_tenant(
         more["kind"] = kind.value
     if kms_key is not None:
         more["kms_key_id"] = key_id(kms_key)
-    client.call("POST", tenant_path(cluster), {"tenant_id": tenant, **more})
-    sys.stdout.write(f"tenant {cluster}/{tenant} registered\n")
+    made = client.call("POST", tenant_path(cluster), {"tenant_id": tenant, **more})
+    say(f"tenant {cluster}/{tenant} registered", made)
 
 
 def wait_for_snapshot(
@@ -52,7 +53,8 @@ def wait_for_snapshot(
     while True:
         status = client.call("GET", tenant_path(cluster, tenant, "status"))
         if int(status["resolved_ts"]) > 0:
-            sys.stdout.write(f"tenant {cluster}/{tenant} can be pulled\n")
+            if not json_wanted():
+                sys.stdout.write(f"tenant {cluster}/{tenant} can be pulled\n")
             return
         reason = (status["held_by"] or {}).get("reason", "")
         if reason and reason != said:
@@ -64,24 +66,24 @@ def wait_for_snapshot(
 def set_retention(client: ApiClient, cluster: str, tenant: str, retention: str) -> None:
     """Set how long a tenant's rows are kept. Raises CliError."""
     body = {"retention_ms": _text(duration_ms(retention))}
-    client.call("PUT", tenant_path(cluster, tenant, "retention"), body)
+    found = client.call("PUT", tenant_path(cluster, tenant, "retention"), body)
     kept = "for ever" if body["retention_ms"] is None else f"for {retention.strip()}"
-    sys.stdout.write(f"rows of tenant {cluster}/{tenant} are kept {kept}\n")
+    say(f"rows of tenant {cluster}/{tenant} are kept {kept}", found)
 
 
 def set_key(client: ApiClient, cluster: str, tenant: str, kms_key: str) -> None:
     """Set the key that encrypts a tenant's new objects. Raises CliError."""
     body = {"kms_key_id": key_id(kms_key)}
-    client.call("PUT", tenant_path(cluster, tenant, "encryption"), body)
+    found = client.call("PUT", tenant_path(cluster, tenant, "encryption"), body)
     how = "by the bucket's default" if body["kms_key_id"] is None else f"with key {body['kms_key_id']}"
-    sys.stdout.write(f"new objects of tenant {cluster}/{tenant} are encrypted {how}\n")
+    say(f"new objects of tenant {cluster}/{tenant} are encrypted {how}", found)
 
 
 def pause_tenant(client: ApiClient, cluster: str, tenant: str, *, paused: bool) -> None:
     """Pause or resume a tenant. Raises CliError."""
-    client.call("PUT", tenant_path(cluster, tenant, "pause"), {"paused": paused})
+    found = client.call("PUT", tenant_path(cluster, tenant, "pause"), {"paused": paused})
     state = "is paused: existing rows are served, and no new changes are processed" if paused else "is resumed"
-    sys.stdout.write(f"tenant {cluster}/{tenant} {state}\n")
+    say(f"tenant {cluster}/{tenant} {state}", found)
 
 
 def delete_tenant(client: ApiClient, cluster: str, tenant: str, confirm: str, grace: str) -> None:
@@ -93,9 +95,10 @@ def delete_tenant(client: ApiClient, cluster: str, tenant: str, confirm: str, gr
     body = {"confirm": confirm, "grace_ms": str(grace_ms)}
     found = client.call("PUT", tenant_path(cluster, tenant, "deletion"), body)
     when = datetime.fromtimestamp(int(found["delete_at_ms"]) / 1000, UTC).isoformat(timespec="seconds")
-    sys.stdout.write(
+    say(
         f"tenant {cluster}/{tenant} is paused, and will be deleted at {when}; until then `tistream tenant keep` "
-        "cancels the deletion\n"
+        "cancels the deletion",
+        found,
     )
 
 
@@ -103,7 +106,7 @@ def keep_tenant(client: ApiClient, cluster: str, tenant: str) -> None:
     """Cancel the deletion of a tenant. Raises CliError."""
     found = client.call("DELETE", tenant_path(cluster, tenant, "deletion"))
     state = " and is resumed" if found["state"] == "active" else "; it is paused"
-    sys.stdout.write(f"tenant {cluster}/{tenant} is kept{state}\n")
+    say(f"tenant {cluster}/{tenant} is kept{state}", found)
 
 
 def key_id(text: str) -> str | None:
@@ -128,7 +131,11 @@ def _text(number: int | None) -> str | None:
 
 def list_tenants(client: ApiClient, cluster: str) -> None:
     """Print tenant ids, one per line, with the state of those that are not active. Raises CliError."""
-    for tenant in client.call("GET", tenant_path(cluster))["tenants"]:
+    found = client.call("GET", tenant_path(cluster))
+    if json_wanted():
+        show_document(found)
+        return
+    for tenant in found["tenants"]:
         state = tenant.get("state", "active")
         sys.stdout.write(tenant["tenant_id"] + ("" if state == "active" else f"  {state}") + "\n")
 
@@ -144,4 +151,4 @@ def tenant_status(client: ApiClient, cluster: str, tenant: str) -> None:
     if territories:
         names = ("territory", "node_id", "epoch", "said")
         found["territories"] = [{name: one[name] for name in names} for one in territories]
-    sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    documents.show(found)

@@ -9,14 +9,12 @@ from typing import Annotated
 import typer
 
 from tistream.model.tenant_kind import TenantKind
-from tistream_cli.base_url import DEFAULT_URL, checked
-from tistream_cli.importing import importing
+from tistream_client.cli.base_url import DEFAULT_URL
+from tistream_client.cli.importing import importing
+from tistream_client.cli.options import Cluster, Json, Tenant, Url
+from tistream_client.cli.output import new_app
 
-tenant_app = typer.Typer(no_args_is_help=True, help="Tenants: the upstream TiDBs whose changes are captured.")
-
-Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
-Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
-Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
+tenant_app = new_app("Tenants: the upstream TiDBs whose changes are captured.")
 
 
 @tenant_app.command("create")
@@ -41,8 +39,8 @@ def tenant_create(
 ) -> None:
     """Register a tenant."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.tenant import create_tenant, wait_for_snapshot
+        from tistream_client.cli.api_client import ApiClient
 
     client = ApiClient(url)
     create_tenant(client, cluster, tenant, retention, kms_key, index_keys, kind)
@@ -59,8 +57,8 @@ def tenant_retention(
 ) -> None:
     """Set how long a tenant's rows are kept after their commit; at least an hour."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.tenant import set_retention
+        from tistream_client.cli.api_client import ApiClient
 
     set_retention(ApiClient(url), cluster, tenant, retention)
 
@@ -74,8 +72,8 @@ def tenant_key(
 ) -> None:
     """Set the key that encrypts a tenant's new objects (SSE-KMS). Existing objects keep their old key."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.tenant import set_key
+        from tistream_client.cli.api_client import ApiClient
 
     set_key(ApiClient(url), cluster, tenant, kms_key)
 
@@ -84,8 +82,8 @@ def tenant_key(
 def tenant_pause(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
     """Pause a tenant: no more of its changes are processed. Existing rows are still served."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.tenant import pause_tenant
+        from tistream_client.cli.api_client import ApiClient
 
     pause_tenant(ApiClient(url), cluster, tenant, paused=True)
 
@@ -94,8 +92,8 @@ def tenant_pause(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> No
 def tenant_resume(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
     """Resume a paused tenant."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.tenant import pause_tenant
+        from tistream_client.cli.api_client import ApiClient
 
     pause_tenant(ApiClient(url), cluster, tenant, paused=False)
 
@@ -113,8 +111,8 @@ def tenant_delete(
     """Delete a tenant after a grace period: change files, rows, schema, usage, and tokens' grants for it. It is paused
     until then."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.tenant import delete_tenant
+        from tistream_client.cli.api_client import ApiClient
 
     delete_tenant(ApiClient(url), cluster, tenant, confirm, grace)
 
@@ -123,8 +121,8 @@ def tenant_delete(
 def tenant_keep(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
     """Cancel the deletion of a tenant."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.tenant import keep_tenant
+        from tistream_client.cli.api_client import ApiClient
 
     keep_tenant(ApiClient(url), cluster, tenant)
 
@@ -133,8 +131,8 @@ def tenant_keep(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> Non
 def tenant_list(cluster: Cluster, url: Url = DEFAULT_URL) -> None:
     """List the tenants of a cluster, one per line."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.tenant import list_tenants
+        from tistream_client.cli.api_client import ApiClient
 
     list_tenants(ApiClient(url), cluster)
 
@@ -143,8 +141,8 @@ def tenant_list(cluster: Cluster, url: Url = DEFAULT_URL) -> None:
 def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
     """Print a tenant's progress, holds, placement on nodes and changefeeds, as JSON."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.tenant import tenant_status as show_status
+        from tistream_client.cli.api_client import ApiClient
 
     show_status(ApiClient(url), cluster, tenant)
 
@@ -157,13 +155,13 @@ def tenant_usage(
         str | None, typer.Option("--from", help="First hour, in UTC: 2026-11-21 or 2026-11-21T10:00. Default: a day.")
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="End, exclusive, in the same form.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Print a tenant's usage by hour: bytes in, stored and served, rows, and requests to object storage."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.usage import show_usage
+        from tistream_client.cli.api_client import ApiClient
 
     show_usage(ApiClient(url), cluster, tenant, (start, end), as_json)
 
@@ -183,7 +181,7 @@ def tenant_quotas(
 ) -> None:
     """Change the given quotas of a tenant, and print all quotas and its stored bytes as JSON."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.usage import quotas_of
+        from tistream_client.cli.api_client import ApiClient
 
     quotas_of(ApiClient(url), cluster, tenant, quotas or [])

@@ -11,11 +11,11 @@ from urllib.parse import quote, unquote
 
 from tistream.clock import SystemClock
 from tistream.wire.tokens import ANY
-from tistream_cli.client import ApiClient
-from tistream_cli.commands.operate import print_table
 from tistream_cli.commands.tenant import duration_ms
-from tistream_cli.errors import CliError
 from tistream_cli.new_token import hand_over
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.output import json_wanted, say, show_document, show_list
 
 _LEVELS = ("cluster", "tenant", "database", "table")
 _PATH = "/v1/tokens"
@@ -26,6 +26,9 @@ def create_token(client: ApiClient, grants: Sequence[str], label: str, expires: 
     seconds = None if expires is None or (ms := duration_ms(expires)) is None else ms // 1000
     body = {"label": label, "grants": [grant_of(text) for text in grants], "expires_in_s": seconds}
     made = client.call("POST", _PATH, body)
+    if json_wanted() and out is None:
+        show_document(made)
+        return
     hand_over(made["token"], out)
     until = "it is revoked" if made["expires_ms"] is None else _time(made["expires_ms"])
     sys.stderr.write(f"token {made['token_id']} made, valid until {until}; its text is shown only once\n")
@@ -34,6 +37,7 @@ def create_token(client: ApiClient, grants: Sequence[str], label: str, expires: 
 def list_tokens(client: ApiClient) -> None:
     """Print every token that the caller may see, one per line. Raises CliError."""
     now_ms = SystemClock().now_ms()
+    tokens = client.call("GET", _PATH)["tokens"]
     rows = [
         (
             token["token_id"],
@@ -43,15 +47,15 @@ def list_tokens(client: ApiClient) -> None:
             " ".join(map(spelled, token["grants"])),
             token["label"] or "-",
         )
-        for token in client.call("GET", _PATH)["tokens"]
+        for token in tokens
     ]
-    print_table(("token", "state", "created", "expires", "grants", "label"), rows)
+    show_list("tokens", tokens, ("token", "state", "created", "expires", "grants", "label"), rows)
 
 
 def revoke_token(client: ApiClient, token_id: str) -> None:
     """Revoke a token. Raises CliError."""
     client.call("DELETE", f"{_PATH}/{quote(token_id, safe='')}")
-    sys.stdout.write(f"token {token_id} is revoked\n")
+    say(f"token {token_id} is revoked", {"token_id": token_id})
 
 
 def grant_of(text: str) -> dict[str, Any]:

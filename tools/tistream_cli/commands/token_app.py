@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
-from tistream_cli.base_url import DEFAULT_URL, checked
-from tistream_cli.importing import importing
+from tistream_client.cli.base_url import DEFAULT_URL
+from tistream_client.cli.importing import importing
+from tistream_client.cli.options import Url
+from tistream_client.cli.output import new_app
 
-token_app = typer.Typer(no_args_is_help=True, help="Tokens: credentials of the API with their grants.")
+token_app = new_app("Tokens: credentials of the API with their grants.")
 
-Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
 Out = Annotated[Path | None, typer.Option(help="A new file for the token, readable by you only. Default: stdout.")]
 
 
@@ -40,8 +41,8 @@ def token_create(
 ) -> None:
     """Create a token. Its grants must lie within the scope that your own token may operate."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.token import create_token
+        from tistream_client.cli.api_client import ApiClient
 
     create_token(ApiClient(url), grant, label, expires, out)
 
@@ -50,8 +51,8 @@ def token_create(
 def token_list(url: Url = DEFAULT_URL) -> None:
     """List the tokens whose grants lie within the scope that your own token may operate."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.token import list_tokens
+        from tistream_client.cli.api_client import ApiClient
 
     list_tokens(ApiClient(url))
 
@@ -62,7 +63,7 @@ def token_revoke(
 ) -> None:
     """Revoke a token. Streams that use it end within a second."""
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.commands.token import revoke_token
+        from tistream_client.cli.api_client import ApiClient
 
     revoke_token(ApiClient(url), token)

@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tistream.wire.limits import Limits
-from tistream_cli.client import ApiClient, tenant_path
-from tistream_cli.errors import CliError
+from tistream_client.cli import documents
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import CliError
 
 DEFAULT = "default"
 _COLUMNS = ("hour", "bytes_in", "bytes_stored", "bytes_served", "rows_served", "requests", "feed_rows", "feed_bytes")
@@ -60,7 +61,7 @@ def quotas_of(client: ApiClient, cluster: str, tenant: str, changes: Sequence[st
     if changes:
         limits = {name: found[name] for name in Limits.model_fields}
         found = client.call("PUT", path, limits | dict(map(_quota, changes)))
-    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    documents.show(found)
 
 
 def _quota(change: str) -> tuple[str, int | None]:

@@ -18,7 +18,7 @@ from tistream.consume.source_url import SourceUrl, parse_source_url
 from tistream.errors import TiStreamError
 from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream.targets.mysql_url import parse_mysql_url
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 FORMS = "ndjson, ndjson:FILE, or mysql://user:password@host:port"
 _NDJSON = "ndjson"

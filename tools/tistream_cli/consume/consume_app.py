@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tistream_cli.importing import importing
+from tistream_client.cli.importing import importing
+from tistream_client.cli.times import FORMS, parse_ts
 
 
 def consume(
@@ -32,7 +33,7 @@ def consume(
         bool, typer.Option("--repeats", help="The producer delivers at least once, as TiCDC does: leave out repeats.")
     ] = False,
     until: Annotated[
-        int | None, typer.Option(help="End with status 0 once everything up to this TSO has been written.")
+        int | None, typer.Option(help=f"End once everything up to it has been written: {FORMS}.", parser=parse_ts)
     ] = None,
 ) -> None:
     """Read a changefeed's topics: whole transactions, in order, each once.

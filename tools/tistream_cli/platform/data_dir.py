@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tistream.secrets.sealing import private_keys
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 # These characters would end the path inside a URL (sqlite:///…, file://…).
 _AWKWARD = "?#%"

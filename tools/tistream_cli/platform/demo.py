@@ -11,15 +11,15 @@ from pathlib import Path
 from rich.console import Console
 
 from tistream.clock import Clock, SystemClock
-from tistream.errors import TiStreamError
 from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
-from tistream_cli.client import ApiClient, changes_path, tenant_path
-from tistream_cli.errors import CliError
 from tistream_cli.platform.data_dir import OWN_UMASK
 from tistream_cli.platform.demo_platform import empty_data_dir, notification, platform_of
 from tistream_cli.platform.demo_report import PulledEvents, excerpt, lags_ms, percentile
 from tistream_cli.platform.recorded import Recorded, load_recorded
+from tistream_client.cli.api_client import ApiClient, changes_path, tenant_path
+from tistream_client.cli.errors import CliError
+from tistream_client.core.errors import ApiError
 
 _CATCH_UP_SECONDS = 120
 _EXCERPT_DDLS = 5
@@ -102,7 +102,7 @@ def follow(url: str, recorded: Recorded, seen: PulledEvents, clock: Clock, start
                 seen.see(line, clock.monotonic_ms())
                 if seen.resolved_ts >= recorded.end_ts:
                     return
-        except (TiStreamError, CliError) as error:
+        except (ApiError, CliError) as error:
             # Pulls of a tenant return 503 until its schema_snap has been read.
             seen.trouble = str(error)
         pause.wait(0.1)

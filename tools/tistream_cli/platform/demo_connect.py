@@ -22,14 +22,14 @@ from tistream.model.ts import physical_ms
 from tistream.service.lifetime import PARENT_VARIABLE
 from tistream.storage import layout
 from tistream.wire.tikv import pdpb_pb2 as pdpb
-from tistream_cli.client import ApiClient, tenant_path
-from tistream_cli.errors import CliError
 from tistream_cli.platform.data_dir import OWN_UMASK
 from tistream_cli.platform.demo import check, follow
 from tistream_cli.platform.demo_platform import empty_data_dir, platform_of
 from tistream_cli.platform.demo_report import PulledEvents, excerpt, lags_ms, percentile
 from tistream_cli.platform.ports import free_ports
 from tistream_cli.platform.recorded import Recorded, load_recorded
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import CliError
 
 _EXCERPT_DDLS = 5
 _PD_SECONDS = 30

@@ -15,13 +15,13 @@ from typing import Any
 from rich.console import Console
 
 from tistream_cli.changefeed.changefeed import FeedOf, NewFeed, create_feed, show_feed
-from tistream_cli.client import ApiClient
-from tistream_cli.errors import CliError
 from tistream_cli.platform.data_dir import OWN_UMASK
 from tistream_cli.platform.demo_platform import empty_data_dir, platform_of, push_whole
 from tistream_cli.platform.local_kafka import LocalKafka, jars, local_kafka
 from tistream_cli.platform.ports import free_ports
 from tistream_cli.platform.recorded import Recorded, load_recorded
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError
 
 _TOPIC, _PARTITIONS = "changes", 3
 _FEED = "demo"

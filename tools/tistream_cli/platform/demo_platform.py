@@ -15,9 +15,9 @@ from typing import Any
 from tistream.service.lifetime import PARENT_VARIABLE
 from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
-from tistream_cli.client import ApiClient, tenant_path
-from tistream_cli.errors import CliError
 from tistream_cli.platform.recorded import Recorded
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import CliError
 
 _READY_SECONDS = 180
 _STOP_SECONDS = 15

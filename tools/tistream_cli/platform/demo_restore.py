@@ -16,18 +16,18 @@ from rich.console import Console
 
 from tistream.targets.mysql import MySqlTarget
 from tistream.targets.mysql_url import MySqlUrl
-from tistream_cli.client import ApiClient, tenant_path
-from tistream_cli.errors import CliError
 from tistream_cli.platform.data_dir import OWN_UMASK
 from tistream_cli.platform.demo_platform import empty_data_dir, platform_of, push_whole
 from tistream_cli.platform.local_mariadb import mariadb, programs
 from tistream_cli.platform.ports import free_ports
 from tistream_cli.platform.recorded import Recorded, load_recorded
-from tistream_cli.points.reads import Line, Named, answer_lines, pages, versions
-from tistream_cli.points.show import show_events, show_history
 from tistream_cli.restore.into import Into
 from tistream_cli.restore.restore import RestoreOptions, run_restore
 from tistream_cli.restore.undo import UndoOptions, run_undo
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.points.reads import Line, Named, answer_lines, pages, versions
+from tistream_client.cli.points.show import show_events, show_history
 
 _DATABASE, _TABLE = "wide", "large"
 _COPY = "copy"  # the name of the database in MariaDB

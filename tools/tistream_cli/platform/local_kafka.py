@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from tistream.clock import SystemClock
 from tistream.service import java
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 _JARS_FILE = "kafka_jars.xml"
 _FETCH_SECONDS = 1_800

@@ -14,7 +14,7 @@ from pathlib import Path
 from tistream.clock import SystemClock
 from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream.targets.mysql_url import MySqlUrl
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 _READY_SECONDS = 60
 _STOP_SECONDS = 30

@@ -7,7 +7,7 @@ import random
 import socket
 from collections.abc import Callable
 
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 # Below the ephemeral port ranges of operating systems, so that no outgoing connection can occupy the port of a service
 # that is restarted.

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from tistream.clock import SystemClock
 from tistream.service import allocators, java
 from tistream.service.lifetime import die_with_parent
 from tistream.service.observe.logging import configure_logging
-from tistream_cli.errors import CliError
 from tistream_cli.new_token import new_token
 from tistream_cli.platform.data_dir import OWN_UMASK, DataDir, make_key, make_secrets_keys, open_data_dir
 from tistream_cli.platform.ports import free_ports, listen
 from tistream_cli.processes.supervisor import ChildSpec, ExitedChild, Supervisor
+from tistream_client.cli.errors import CliError
 
 log = logging.getLogger(__name__)
 

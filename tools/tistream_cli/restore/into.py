@@ -13,7 +13,7 @@ from tistream.targets.mysql_url import MySqlUrl, parse_mysql_url
 from tistream.targets.parquet_tables import ParquetTables
 from tistream.targets.restored_table import RestoreTarget, TargetRefused
 from tistream.targets.sql_files import SqlFiles
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 FORMS = "mysql://user:password@host:port/database, parquet:DIR, or sql:DIR"
 _FILES: dict[str, Callable[[Path, Dialect], RestoreTarget]] = {"parquet": ParquetTables, "sql": SqlFiles}

@@ -10,9 +10,9 @@ from typing import Any
 
 from tistream.clock import SystemClock
 from tistream.restore.table_names import parse_names
-from tistream_cli.client import ApiClient, tenant_path
-from tistream_cli.errors import CliError
-from tistream_cli.points.times import ts_text
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.times import ts_text
 
 FORMS = "parquet:URL, sql:URL, or dsn:FILE, which are places of the platform"
 _POLL_S = 1.0

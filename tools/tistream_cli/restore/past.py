@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from tistream.restore.table_names import TableNames
 from tistream.targets.restored_table import Chunk, Name
-from tistream_cli.client import ApiClient, NoAnswer, tenant_path
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import NoAnswer
 
 _NOW = "now"
 

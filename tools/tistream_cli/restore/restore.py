@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tistream.clock import SystemClock
-from tistream.errors import RetryableError, TiStreamError
+from tistream.errors import TiStreamError
 from tistream.restore.fingerprint import Fingerprint, of_rows
 from tistream.restore.linked_info import linked_info
 from tistream.restore.table_names import TableNames, parse_names
@@ -29,12 +29,13 @@ from tistream.targets.restored_table import (
     TargetRefused,
     restore_id,
 )
-from tistream_cli.client import ApiClient, NoAnswer
-from tistream_cli.errors import CliError
-from tistream_cli.points.times import ts_text
 from tistream_cli.restore.into import Into
 from tistream_cli.restore.page_size import next_rows
 from tistream_cli.restore.past import Past
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import LATER, CliError
+from tistream_client.cli.times import ts_text
+from tistream_client.core.errors import ApiError
 
 _TRIES = 8  # attempts for one chunk while the API answers that it cannot serve it yet
 _PAUSE_MAX_S = 30.0
@@ -152,7 +153,7 @@ class Restoring:
                 f"{error} exists: --as gives the restored table another name, and --if-exists replace drops the one "
                 "there"
             ) from error
-        except (TargetFailed, TargetRefused, TiStreamError, OSError) as error:
+        except (TargetFailed, TargetRefused, TiStreamError, ApiError, OSError) as error:
             again = f"; the same command with --at {self.past.ts} continues where it was"
             raise CliError(f"table {name}: {error}{again}") from error
 
@@ -191,7 +192,7 @@ class Restoring:
             page = self.past.rows(table.source, mark.cursor, rows)
             try:
                 after = self.target.write(table, mark, Chunk(counted(iter(page.batches)), page.end))
-            except (RetryableError, NoAnswer) as error:
+            except LATER as error:
                 if tried == _TRIES - 1:
                     raise
                 self.sleep(max(getattr(error, "retry_after_s", None) or 0.0, min(2.0**tried, _PAUSE_MAX_S)))

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from tistream_cli.base_url import DEFAULT_URL
-from tistream_cli.commands.tenant_app import Cluster, Tenant, Url
-from tistream_cli.importing import importing
+from tistream_client.cli.base_url import DEFAULT_URL
+from tistream_client.cli.importing import importing
+from tistream_client.cli.options import Cluster, Tenant, Url
 
 IntoFile = Annotated[
     Path | None, typer.Option(help="A file with the text of --into, so that no password is in the list of processes.")
@@ -72,17 +72,17 @@ def restore(
         raise typer.BadParameter("needs --on-platform", param_hint="--rename")
     if on_platform:
         with importing():
-            from tistream_cli.client import ApiClient
             from tistream_cli.restore.on_platform import PlatformOptions, run_on_platform
+            from tistream_client.cli.api_client import ApiClient
 
         run = PlatformOptions(names, at, into, rename or (), if_exists.value, dialect.value)
         run_on_platform(ApiClient(url), cluster, tenant, run)
         return
     with importing():
         from tistream.schema.tidb.create_table import Dialect
-        from tistream_cli.client import ApiClient
         from tistream_cli.restore.into import parse_into
         from tistream_cli.restore.restore import RestoreOptions, run_restore
+        from tistream_client.cli.api_client import ApiClient
 
     target = parse_into(into, into_file)
     options = RestoreOptions(names, at, target, as_name, if_exists is IfExists.REPLACE, Dialect(dialect.value))
@@ -116,9 +116,9 @@ def undo(
     if apply != (into is not None or into_file is not None):
         raise typer.BadParameter("--apply and --into (or --into-file) are needed together", param_hint="--apply")
     with importing():
-        from tistream_cli.client import ApiClient
         from tistream_cli.restore.into import parse_into
         from tistream_cli.restore.undo import UndoOptions, run_undo
+        from tistream_client.cli.api_client import ApiClient
 
     window = None if from_ is None else (from_, to)
     target = parse_into(into, into_file) if apply else None

@@ -11,11 +11,11 @@ from typing import Any
 from tistream.clock import SystemClock
 from tistream.restore.table_names import TableNames
 from tistream.targets.mysql import MySqlTarget, TargetFailed
-from tistream_cli.client import ApiClient, tenant_path
-from tistream_cli.errors import CliError
-from tistream_cli.points.show import cell
-from tistream_cli.points.times import shown_time, ts_text
 from tistream_cli.restore.into import Into
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.points.show import cell
+from tistream_client.cli.times import shown_time, ts_text
 
 _SHOWN_CAUSES = 20
 _SHOWN_ROWS = 3

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import orjson
 
 from tistream.clock import Clock
-from tistream.errors import RetryableError, TiStreamError
 from tistream.model.ts import physical_ms
-from tistream_cli.client import ApiClient, NoAnswer, changes_path
+from tistream_client.cli.api_client import ApiClient, changes_path
+from tistream_client.cli.errors import LATER
+from tistream_client.core.errors import ApiError
 from tistream_verify.lag import Delays
 from tistream_verify.record import PullScope, StreamRecord, difference, line_hash
 from tistream_verify.resumed import ResumedStream
@@ -72,11 +73,11 @@ class Attempts:
         violation."""
         try:
             yield from client.lines(path, query)
-        except (NoAnswer, RetryableError):
+        except LATER:
             self.refused += 1
             self.stop.wait(_RETRY_SECONDS)
-        except TiStreamError as error:
-            self.found.add(Rule.REFUSED, f"{path} {dict(query)}: {getattr(error, 'status', '')} {error}")
+        except ApiError as error:
+            self.found.add(Rule.REFUSED, f"{path} {dict(query)}: {error.status} {error.detail}")
             self.stop.wait(1.0)
 
 

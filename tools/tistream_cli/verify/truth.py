@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tistream.clock import Clock
-from tistream_cli.errors import CliError
 from tistream_cli.verify.readers import Watched
+from tistream_client.cli.errors import CliError
 from tistream_verify.fingerprint import TruthLine, TruthRun
 
 _POLL_SECONDS = 0.2

@@ -17,13 +17,14 @@ from rich.console import Console
 from rich.table import Table
 
 from tistream.clock import Clock, SystemClock
-from tistream.errors import Gone, RetryableError, TiStreamError, UnknownName
+from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
-from tistream_cli.client import ApiClient, NoAnswer, changes_path
-from tistream_cli.errors import CliError, NoVerdict
 from tistream_cli.verify.readers import PageReader, ScopeReader, StreamReader, TenantPager, Watched
 from tistream_cli.verify.truth import TruthFile, TruthReader
+from tistream_client.cli.api_client import ApiClient, changes_path
+from tistream_client.cli.errors import LATER, CliError, NoVerdict
+from tistream_client.core.errors import ApiError, Gone, UnknownName
 from tistream_verify.lag import LONGEST_MS, Delays, LagSample
 from tistream_verify.record import StreamRecord
 from tistream_verify.validators import Validators
@@ -188,8 +189,8 @@ class Verification:
                 list(client.lines(path, {"start_ts": "0", "limit": "1"}))
                 return 0, True
             except Gone as gone:
-                return int(str(gone.extra["earliest_ts"])), True
-            except (NoAnswer, RetryableError, UnknownName) as error:
+                return gone.earliest_ts or 0, True
+            except (*LATER, UnknownName) as error:
                 now_ms = self._clock.monotonic_ms()
                 if now_ms > deadline_ms or self._stop.is_set():
                     raise CliError(
@@ -199,7 +200,7 @@ class Verification:
                 if said_ms is None or now_ms - said_ms >= _LINE_MS:
                     said_ms = now_ms
                     say(f"waiting for the tenant: {error}")
-            except TiStreamError as error:
+            except ApiError as error:
                 raise CliError(
                     f"cannot read tenant {options.cluster}/{options.tenant} at {options.url}: {error}; see `tistream "
                     "tenant status`"

@@ -4,13 +4,18 @@ fast."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from pathlib import Path
 
 import typer
 
 
-class PullFormat(StrEnum):
+class _Word(str, Enum):
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class PullFormat(_Word):
     """The values of the pull's parameter `format`."""
 
     NDJSON = "ndjson"
@@ -18,7 +23,7 @@ class PullFormat(StrEnum):
     PARQUET = "parquet"
 
 
-class PullEvents(StrEnum):
+class PullEvents(_Word):
     """The values of the pull's parameter `events`."""
 
     ALL = "all"
@@ -28,7 +33,8 @@ class PullEvents(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """The parameters of a pull. `limit` is the total number of row and DDL events; None: unlimited."""
+    """The parameters of a pull. `limit` is the total number of row and DDL events; None: unlimited. `since` is what the
+    user gave as the beginning."""
 
     cluster: str
     tenant: str
@@ -43,16 +49,36 @@ class PullRequest:
     raw: bool = False  # whether the tenant is RawKV
     keyspace: int | None = None  # the keyspace of RawKV; None: every keyspace
     snapshot: str | None = None  # begin with the rows as of this time, in the form of the API
+    columns: str | None = None  # names, with commas between; None: all
+    where: str | None = None
+    since: str | None = None
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The query parameters that choose among events and columns."""
+        given = {"columns": self.columns, "where": self.where, "events": self.events}
+        return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def named_table(database: str | None, table: str | None) -> tuple[str | None, str | None]:
+    """The names of a database and a table, from `shop.orders` or from both apart."""
+    if table is not None and database is None and "." in table:
+        database, _, table = table.partition(".")
+        if not database or not table:
+            raise typer.BadParameter("needs both names: --table shop.orders", param_hint="--table")
+    return database, table
 
 
 def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
     """Check the options of a pull. Raises typer.BadParameter if options exclude each other, or one is missing."""
     if request.table is not None and request.database is None:
-        raise typer.BadParameter("needs --database", param_hint="--table")
+        raise typer.BadParameter("needs a database: --table shop.orders", param_hint="--table")
+    if request.columns is not None and request.table is None:
+        raise typer.BadParameter("needs --table, such as --table shop.orders", param_hint="--columns")
     if request.start_ts is not None and request.cursor is not None:
-        raise typer.BadParameter("cannot be used with --start-ts", param_hint="--cursor")
+        raise typer.BadParameter("cannot be used with --since", param_hint="--cursor")
     if request.follow and (request.limit is not None or request.end_ts is not None):
-        raise typer.BadParameter("cannot be used with --limit or --end-ts", param_hint="--follow")
+        raise typer.BadParameter("cannot be used with --limit or --until", param_hint="--follow")
     if (form is PullFormat.PARQUET) != (out is not None):
         raise typer.BadParameter("--out and --format parquet need each other", param_hint="--out")
     if request.follow and form is not PullFormat.NDJSON:
@@ -81,7 +107,7 @@ def check_raw(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
 def check_snapshot(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
     """Check the options of a pull with --snapshot. Raises typer.BadParameter if one cannot be used with it."""
     if request.start_ts is not None or request.cursor is not None or squash:
-        raise typer.BadParameter("cannot be used with --start-ts, --cursor or --squash", param_hint="--snapshot")
+        raise typer.BadParameter("cannot be used with --since, --cursor or --squash", param_hint="--snapshot")
     if form is not PullFormat.NDJSON:
         raise typer.BadParameter("needs --format ndjson", param_hint="--snapshot")
 
@@ -89,9 +115,9 @@ def check_snapshot(request: PullRequest, form: PullFormat, *, squash: bool) -> N
 def check_squash(request: PullRequest, form: PullFormat) -> None:
     """Check the options of a pull with --squash. Raises typer.BadParameter if one cannot be used with it."""
     if request.start_ts is None and request.cursor is None:
-        raise typer.BadParameter("needs --start-ts or --cursor", param_hint="--squash")
+        raise typer.BadParameter("needs --since or --cursor", param_hint="--squash")
     if request.cursor is not None and request.end_ts is not None:
-        raise typer.BadParameter("cannot be used with --squash and --cursor, which holds it", param_hint="--end-ts")
+        raise typer.BadParameter("cannot be used with --squash and --cursor, which holds it", param_hint="--until")
     if request.follow or form is not PullFormat.NDJSON or request.events == PullEvents.DDL:
         why = "cannot be used with --follow, --events ddl, or a --format other than ndjson"
         raise typer.BadParameter(why, param_hint="--squash")

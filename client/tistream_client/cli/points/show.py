@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-import orjson
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from tistream_cli.points.reads import Line
-from tistream_cli.points.times import shown_time
+from tistream_client.cli.api_client import json_line
+from tistream_client.cli.output import colored
+from tistream_client.cli.points.reads import Line
+from tistream_client.cli.times import shown_time
 
 # The widths of a table's columns are computed from this number of rows; the next rows are printed as further tables.
 WIDTH_ROWS = 100
@@ -24,7 +22,7 @@ _SIGNS = {"put": "~", "delete": "-"}
 def show_json(lines: Iterable[Line]) -> None:
     """Print each line as a JSON object."""
     for line in lines:
-        sys.stdout.buffer.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        sys.stdout.buffer.write(json_line(line))
 
 
 def show_rows(lines: Iterable[Line]) -> None:
@@ -48,8 +46,17 @@ def show_history(versions: Iterable[Line]) -> None:
     """Print the versions of a row, newest first, with the changes of each."""
     print_table(
         ["time", "commit_ts", "start_ts", "op", "change"],
-        ([shown_time(one["commit_ts"]), one["commit_ts"], one["start_ts"], _op(one), _change(one)] for one in versions),
+        (
+            [shown_time(one["commit_ts"]), one["commit_ts"], one["start_ts"], _op(one), change_of(one)]
+            for one in versions
+        ),
     )
+
+
+def show_row_diff(versions: Iterable[Line]) -> None:
+    """Print the history of a row as differences, in colour on a terminal."""
+    for line in row_diff(versions, color=colored(None, sys.stdout, os.environ)):
+        sys.stdout.write(f"{line}\n")
 
 
 def show_events(lines: Iterable[Line]) -> None:
@@ -61,7 +68,7 @@ def show_events(lines: Iterable[Line]) -> None:
         if rows:
             print_table(
                 ["", "table", "key", "change"],
-                ([sign(row), f"{row['database']}.{row['table']}", _members(row["key"]), _change(row)] for row in rows),
+                ([sign(row), f"{row['database']}.{row['table']}", members(row["key"]), change_of(row)] for row in rows),
             )
         for line in some:
             if line["type"] == "end":
@@ -71,22 +78,41 @@ def show_events(lines: Iterable[Line]) -> None:
             return
 
 
-def sign(event: Line) -> str:
+def row_diff(versions: Iterable[Line], *, color: bool) -> Iterator[str]:
+    """Lines that show a row's versions, oldest first, each with the values that it removed (-) and added (+)."""
+
+    def painted(code: int, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if color else text
+
+    for one in versions:
+        yield painted(1, f"@@ {shown_time(one['commit_ts'])}  {_op(one)}  commit_ts {one['commit_ts']}")
+        row, old = one["row"] or {}, one["old_row"] or {}
+        for name in dict.fromkeys([*old, *row]):
+            if name in old and (name not in row or row[name] != old[name]):
+                yield painted(31, f"- {cell(name)}: {cell(old[name])}")
+            if name in row and (name not in old or row[name] != old[name]):
+                yield painted(32, f"+ {cell(name)}: {cell(row[name])}")
+
+
+def sign(event: Mapping[str, Any]) -> str:
     """The sign of an event: + for a new row, ~ for a changed one, - for a deleted one."""
     return "+" if event["op"] == "put" and event["old_row"] is None else _SIGNS[event["op"]]
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table, as wide as the terminal or, without a terminal, as tab-separated lines."""
-    console = Console(file=sys.stdout)
-    if not console.is_terminal:
+    if not sys.stdout.isatty():
         for row in chain([head], rows):
             sys.stdout.write("\t".join(row) + "\n")
         return
+    from rich.console import Console  # noqa: PLC0415 - takes time that a command without a terminal saves
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
     table = Table(*head, box=None, pad_edge=False)
     for row in rows:
         table.add_row(*(Text(one) for one in row))
-    console.print(table)
+    Console(file=sys.stdout).print(table)
 
 
 def cell(value: Any) -> str:
@@ -99,12 +125,13 @@ def _op(version: Line) -> str:
     return "insert" if version["op"] == "put" and version["old_row"] is None else version["op"].replace("put", "update")
 
 
-def _change(event: Line) -> str:
+def change_of(event: Mapping[str, Any]) -> str:
+    """Format what an event changed: the columns that differ, or all of a new or a deleted row."""
     row, old = event["row"], event["old_row"]
     if row is None:
-        return _members(old)
+        return members(old)
     if old is None:
-        return _members(row)
+        return members(row)
     return ", ".join(f"{cell(name)}: {cell(old.get(name))} -> {cell(value)}" for name, value in _changed(row, old))
 
 
@@ -112,7 +139,8 @@ def _changed(row: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[tuple[s
     return ((name, value) for name, value in row.items() if old.get(name) != value)
 
 
-def _members(row: Mapping[str, Any]) -> str:
+def members(row: Mapping[str, Any]) -> str:
+    """Format columns with their values."""
     return ", ".join(f"{cell(name)}={cell(value)}" for name, value in row.items())
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-import orjson
-
-from tistream.errors import TiStreamError
-from tistream_cli.client import ApiClient, tenant_path
-from tistream_cli.errors import CliError
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import CliError, NoAnswer, failed
+from tistream_client.core.errors import ApiError
 
 Line = dict[str, Any]
 PAGE = 10_000
@@ -55,7 +54,7 @@ def pages(
                 sent += 1
                 yield line
         if end is None:
-            raise CliError(
+            raise NoAnswer(
                 "the answer ended before its last line, so the API server may have stopped: run the command again"
             )
         if end["type"] == "resolved" or end["cursor"] is None or (limit is not None and sent >= limit):
@@ -68,9 +67,19 @@ def answer_lines(client: ApiClient, path: str, params: Mapping[str, str]) -> Ite
     """Yield the parsed lines of one answer. Raises CliError."""
     try:
         for line in client.lines(path, params):
-            yield orjson.loads(line)
-    except TiStreamError as error:
-        raise CliError(str(error)) from error
+            yield json.loads(line)
+    except ApiError as error:
+        raise failed(error) from error
+
+
+def key_text(text: str) -> str:
+    """Parse a row's key: JSON as in events, or its columns as `id=1` or `a=1,b=x`. Returns JSON. Raises CliError."""
+    if text.lstrip().startswith("{"):
+        return text
+    parts = [part.partition("=") for part in text.split(",")]
+    if not all(name and equals for name, equals, _ in parts):
+        raise CliError(f'{text!r} is not a key: use id=1, or a=1,b=x for two columns, or JSON: {{"id":"1"}}')
+    return json.dumps({name: value for name, _, value in parts})
 
 
 def versions(client: ApiClient, named: Named, params: Mapping[str, str], limit: int) -> list[Line]:

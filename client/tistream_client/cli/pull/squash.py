@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from typing import IO
 
-import orjson
-
-from tistream_cli.client import ApiClient, changes_path
-from tistream_cli.points.reads import pages
-from tistream_cli.pull.format import PullRequest
+from tistream_client.cli.api_client import ApiClient, changes_path, json_line
+from tistream_client.cli.points.reads import pages
+from tistream_client.cli.pull.format import PullRequest
 
 
 def run_squash(client: ApiClient, request: PullRequest, out: IO[bytes]) -> None:
@@ -22,7 +20,6 @@ def run_squash(client: ApiClient, request: PullRequest, out: IO[bytes]) -> None:
         first = {"start_ts": request.start_ts or "0"}
         if request.end_ts is not None:
             first["end_ts"] = request.end_ts
-    always = {"squash": "true"} | ({} if request.events is None else {"events": request.events})
-    for line in pages(client, path, first, always, request.limit):
-        out.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+    for line in pages(client, path, first, {"squash": "true"} | request.chosen, request.limit):
+        out.write(json_line(line))
     out.flush()

@@ -8,15 +8,15 @@ from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
-from tistream.errors import Gone, TiStreamError
-from tistream_cli.client import ApiClient, changes_path
-from tistream_cli.errors import CliError
-from tistream_cli.pull.format import PullFormat, PullRequest
-from tistream_cli.pull.pull import PullProgress, is_over, page_parameters
+from tistream_client.cli.api_client import ApiClient, changes_path
+from tistream_client.cli.errors import CliError, NoAnswer, failed
+from tistream_client.cli.pull.format import PullFormat, PullRequest
+from tistream_client.cli.pull.progress import Bar
+from tistream_client.cli.pull.pull import PullProgress, is_over, is_past_end, page_parameters
+from tistream_client.core.errors import ApiError, Gone
 
 _EVENTS = (b"row", b"ddl")
 _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"  # the last bytes of an IPC stream
-_BLOCK = 512  # block size of a tar archive, which ends with two empty blocks
 
 
 class Pages(Protocol):
@@ -126,15 +126,16 @@ class ToOneStream:
         self._schema = self._stream = None
 
 
-def pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
+def pull_pages(client: ApiClient, request: PullRequest, pages: Pages, bar: Bar) -> None:
     """Pull all pages into `pages`. Raises CliError; the pages written before the error are complete."""
     try:
-        _pull_pages(client, pages.resumed(request), pages)
+        _pull_pages(client, pages.resumed(request), pages, bar)
     finally:
         pages.close()
+        bar.close()
 
 
-def _pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
+def _pull_pages(client: ApiClient, request: PullRequest, pages: Pages, bar: Bar) -> None:
     path = changes_path(request.cluster, request.tenant, request.database, request.table)
     progress = PullProgress(cursor=request.cursor)
     start_ts = request.start_ts
@@ -143,21 +144,25 @@ def _pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
         try:
             body = b"".join(client.chunks(path, params))
         except Gone as error:
-            earliest_ts = error.extra.get("earliest_ts")
-            if start_ts is not None or progress.cursor is not None or earliest_ts is None:
-                raise CliError(str(error)) from error
-            start_ts = str(earliest_ts)  # without a given start, begin at the earliest ts
+            if start_ts is not None or progress.cursor is not None or error.earliest_ts is None:
+                raise failed(error) from error
+            start_ts = str(error.earliest_ts)  # without a given start, begin at the earliest ts
             continue
-        except TiStreamError as error:
-            raise CliError(str(error)) from error
+        except ApiError as error:
+            if is_past_end(request, error):
+                return
+            raise failed(error) from error
         events, end = pages.write(body)
         progress.rows += events
         progress.last_type, progress.cursor = end["type"], end["cursor"]
         if end["type"] == "resolved":
             progress.resolved_ts = str(end["resolved_ts"])
+        bar.seen.rows, bar.seen.size = progress.rows, bar.seen.size + len(body)
+        bar.seen.ts = int(progress.resolved_ts or 0)
+        bar.tick()
         if is_over(request, progress, got_events=events > 0):
             return
 
 
-def _cut() -> CliError:
-    return CliError("the answer is truncated; pull again from the last cursor")
+def _cut() -> NoAnswer:
+    return NoAnswer("the answer is truncated; pull again from the last cursor")

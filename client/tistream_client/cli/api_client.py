@@ -1,32 +1,29 @@
-"""The HTTP client of the CLI for the public API."""
+"""The HTTP client of commands for the public API."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
 import httpx
-import orjson
 
-from tistream.errors import TiStreamError
-from tistream.wire.problem import to_error
-from tistream_cli import bearer, service_caller, trust
-from tistream_cli.errors import CliError
+from tistream_client.cli import bearer, trust
+from tistream_client.cli.errors import NoAnswer, failed
+from tistream_client.core.asking import failed as api_error
+from tistream_client.core.errors import ApiError
+from tistream_client.core.steps import Answer
 
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 75.0  # above the longest long poll
-
-
-class NoAnswer(CliError):
-    """Raised if the API server did not answer, or its answer ended early."""
 
 
 class ApiClient:
     """Calls one API server. `call` converts every failure to a CliError with the request and the answer."""
 
     def __init__(self, url: str, read_seconds: float = _READ_SECONDS) -> None:
-        self._url = url.rstrip("/")
+        self.url = url.rstrip("/")
         timeout = httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS)
         tls, headers = trust.tls_context(), bearer.headers()
         plain = {"accept-encoding": "identity"}  # decompression costs more than the network here
@@ -34,29 +31,33 @@ class ApiClient:
             trust_env=False,
             timeout=timeout,
             headers=plain | headers,
-            verify=True if tls is None else tls,
-            auth=None if headers else service_caller.signing(),
+            verify=tls if tls is not None else url.startswith("https:"),
+            auth=None if headers else bearer.signer(),
         )
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """Send a request and return the answer's JSON. Raises CliError."""
+        return self.answer(method, path, body).json()
+
+    def answer(self, method: str, path: str, body: Mapping[str, object] | None = None) -> httpx.Response:
+        """Send a request and return the answer. Raises CliError."""
         try:
-            answer = self._http.request(method, self._url + path, json=body)
+            answer = self._http.request(method, self.url + path, json=body)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._no_answer(error) from error
         if answer.is_error:
-            raise CliError(f"{_failure(path, answer)}{self._way_out(answer)}")
-        return orjson.loads(answer.content)
+            raise failed(_failure(path, answer))
+        return answer
 
     def lines(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
-        """Yield the lines of an NDJSON answer, without line ends, as they arrive. Raises TiStreamError for an error
+        """Yield the lines of an NDJSON answer, without line ends, as they arrive. Raises ApiError for an error
         response, and NoAnswer."""
         yield from split_lines(self.chunks(path, params))
 
     def chunks(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
-        """Yield an answer's bytes, as they arrive. Raises TiStreamError for an error response, and NoAnswer."""
+        """Yield an answer's bytes, as they arrive. Raises ApiError for an error response, and NoAnswer."""
         try:
-            with self._http.stream("GET", self._url + path, params=params) as answer:
+            with self._http.stream("GET", self.url + path, params=params) as answer:
                 if answer.is_error:
                     answer.read()
                     raise _failure(path, answer)
@@ -64,21 +65,12 @@ class ApiClient:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._no_answer(error) from error
 
-    def _way_out(self, answer: httpx.Response) -> str:
-        if answer.status_code != httpx.codes.UNAUTHORIZED or self._http.auth or "authorization" in self._http.headers:
-            return ""
-        return f"; `tistream --token-file FILE …` or {bearer.TOKEN_FILE} names a file with a token"
-
     def _no_answer(self, error: Exception) -> NoAnswer:
-        return NoAnswer(f"no answer from {self._url} (--url): {error or type(error).__name__}")
+        return NoAnswer(f"no answer from {self.url} (--url): {error or type(error).__name__}")
 
 
-def _failure(path: str, answer: httpx.Response) -> TiStreamError:
-    try:
-        body = orjson.loads(answer.content)
-    except ValueError:
-        body = {}
-    return to_error(path, answer.status_code, body if isinstance(body, dict) else {}, answer.headers.get("retry-after"))
+def _failure(path: str, answer: httpx.Response) -> ApiError:
+    return api_error(path, Answer(answer.status_code, answer.headers, answer.content))
 
 
 def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -89,6 +81,11 @@ def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield from lines
     if rest:
         yield rest
+
+
+def json_line(value: object) -> bytes:
+    """A line of JSON, as the API writes it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def tenant_path(cluster: str, tenant: str | None = None, *more: str) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import TOKEN, TOKEN_FILE, CliError
 
-TOKEN_FILE, TOKEN = "TISTREAM_TOKEN_FILE", "TISTREAM_TOKEN"
+if TYPE_CHECKING:
+    import httpx
+
+    Signed = Callable[[httpx.Request], httpx.Request]
+
 _TEXT = re.compile(r"[!-~]+")
-
-
-def remember(token_file: Path | None) -> None:
-    """Store the value of option --token-file in the environment, where `headers` reads it."""
-    if token_file is not None:
-        os.environ[TOKEN_FILE] = str(token_file)
 
 
 def headers() -> dict[str, str]:
@@ -37,3 +37,19 @@ def headers() -> dict[str, str]:
     if not _TEXT.fullmatch(text):
         raise CliError(f"{where} contains no valid token: `tistream token create --out FILE` writes one")
     return {"authorization": f"Bearer {text}"}
+
+
+class Signing:
+    """What signs requests that have no token. The platform's command sets it, for containers of services."""
+
+    made: Callable[[], Signed | None] | None = None
+
+
+def sign_by(made: Callable[[], Signed | None]) -> None:
+    """Sign later requests without a token with what `made` returns."""
+    Signing.made = staticmethod(made)
+
+
+def signer() -> Signed | None:
+    """What signs a request without a token; None if nothing does. Raises CliError."""
+    return None if Signing.made is None else Signing.made()

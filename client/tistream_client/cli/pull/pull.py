@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -10,14 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
-import orjson
-from rich.console import Console
-from rich.status import Status
-
-from tistream.errors import Gone, RetryableError, TiStreamError
-from tistream_cli.client import ApiClient, NoAnswer, changes_path
-from tistream_cli.errors import CliError
-from tistream_cli.pull.format import PullRequest
+from tistream_client.cli.api_client import ApiClient, changes_path
+from tistream_client.cli.errors import LATER, NoAnswer, failed
+from tistream_client.cli.pull.format import PullRequest
+from tistream_client.cli.pull.progress import Bar, newest_ts
+from tistream_client.core.errors import ApiError, BadRequest, Gone
 
 _PAGE_EVENTS = 10_000
 _ROWS = (b'{"type":"row"', b'{"type":"raw"')
@@ -60,7 +58,7 @@ class PullProgress:
             self.after_cursor += 1
             self.last_type = "row"
             return
-        event = orjson.loads(line)
+        event = json.loads(line)
         self.last_type = event["type"]
         if self.last_type == "ddl":
             self.ddls += 1
@@ -101,29 +99,35 @@ def pull(
                     continue
                 progress.see(line)
                 yield line, progress
-        except (NoAnswer, RetryableError) as error:
+        except LATER as error:
             if not request.follow or (isinstance(error, NoAnswer) and not progress.last_type):
-                raise CliError(str(error)) from error
+                raise (failed(error) if isinstance(error, ApiError) else error) from error
             if not progress.last_type and str(error) != said:
                 said = str(error)
                 say(said)
             sleep(_RECONNECT_SECONDS)
             continue
         except Gone as error:
-            earliest_ts = error.extra.get("earliest_ts")
-            if start_ts is not None or progress.cursor is not None or in_snapshot or earliest_ts is None:
-                raise CliError(str(error)) from error
-            start_ts = str(earliest_ts)  # without a given start, begin at the earliest ts
+            if start_ts is not None or progress.cursor is not None or in_snapshot or error.earliest_ts is None:
+                raise failed(error) from error
+            start_ts = str(error.earliest_ts)  # without a given start, begin at the earliest ts
             continue
-        except TiStreamError as error:
-            raise CliError(str(error)) from error
+        except ApiError as error:
+            if is_past_end(request, error):
+                return
+            raise failed(error) from error
         if progress.last_type not in ("resolved", "continue"):
-            raise CliError(
+            raise NoAnswer(
                 "the answer ended before its last line, so the API server may have stopped: pull again from the last "
                 "cursor"
             )
         if is_over(request, progress, got_events=in_snapshot or progress.events > before):
             return
+
+
+def is_past_end(request: PullRequest, error: ApiError) -> bool:
+    """Whether a pull was refused because its cursor is above `end_ts`: an earlier pull has everything."""
+    return request.cursor is not None and isinstance(error, BadRequest) and error.parameter == "end_ts"
 
 
 def is_over(request: PullRequest, progress: PullProgress, *, got_events: bool) -> bool:
@@ -149,8 +153,7 @@ def page_parameters(request: PullRequest, progress: PullProgress, start_ts: str)
     params = {"cursor": progress.cursor} if progress.cursor is not None else {"start_ts": start_ts}
     if request.keyspace is not None:
         params["keyspace"] = str(request.keyspace)
-    if request.events is not None:
-        params["events"] = request.events
+    params |= request.chosen
     if request.follow:
         return {**params, "follow": "true"}
     params["limit"] = limit
@@ -159,34 +162,26 @@ def page_parameters(request: PullRequest, progress: PullProgress, start_ts: str)
     return params
 
 
-def run_pull(client: ApiClient, request: PullRequest, out: IO[bytes]) -> None:
-    """Write every line to `out`. If stderr is a terminal, show a progress line there."""
-    console = Console(file=sys.stderr)
-    status = console.status("pulling") if console.is_terminal else None
+def run_pull(client: ApiClient, request: PullRequest, out: IO[bytes], bar: Bar) -> None:
+    """Write every line to `out`, and show the progress."""
     try:
-        _copy(client, request, out, status)
+        _copy(client, request, out, bar)
     except BrokenPipeError:
         # The reader, for example `head`, has closed the pipe. Redirect stdout so that the flush at exit does not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
-        if status is not None:
-            status.stop()
+        bar.close()
 
 
-def _copy(client: ApiClient, request: PullRequest, out: IO[bytes], status: Status | None) -> None:
-    if status is not None:
-        status.start()
-
-    def say(text: str) -> None:
-        if status is None:
-            sys.stderr.write(f"waiting: {text}\n")
-        else:
-            status.update(f"waiting: {text}")
-
-    for count, (line, progress) in enumerate(pull(client, request, say=say)):
+def _copy(client: ApiClient, request: PullRequest, out: IO[bytes], bar: Bar) -> None:
+    seen = bar.seen
+    for count, (line, progress) in enumerate(pull(client, request, say=bar.say)):
         out.write(line + b"\n")
+        seen.size += len(line) + 1
         if progress.last_type != "row":
             out.flush()
-        if status is not None and (count % 1000 == 0 or progress.last_type != "row"):
-            status.update(f"{progress.rows} rows, {progress.ddls} ddls, resolved {progress.resolved_ts or '-'}")
+        if count % 1000 == 0 or progress.last_type != "row":
+            seen.rows = progress.rows
+            seen.ts = max(seen.ts, newest_ts(line), int(progress.resolved_ts or 0))
+            bar.tick()
     out.flush()

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import os
 import ssl
-from pathlib import Path
 
-import typer
-
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 CA_FILE, CERT_FILE, KEY_FILE = "TISTREAM_CA_FILE", "TISTREAM_CERT_FILE", "TISTREAM_KEY_FILE"
 
@@ -32,11 +29,3 @@ def tls_context() -> ssl.SSLContext | None:
             pair = f"{CERT_FILE} {cert_file} (--cert-file) and {KEY_FILE} {key_file or cert_file} (--key-file)"
             raise CliError(f"{pair}: {error}: give a readable PEM pair") from error
     return context
-
-
-def remember(option: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Store an option of `tistream` in the environment, where this process and its children read it. Returns the value
-    unchanged, as a Typer callback must."""
-    if path is not None:
-        os.environ[f"TISTREAM_{str(option.name).upper()}"] = str(path)
-    return path

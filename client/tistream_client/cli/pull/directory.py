@@ -1,4 +1,4 @@
-"""`tistream pull --format parquet --out DIR`: writes Parquet files by table into a directory, which later pulls
+"""`tistream pull --format parquet -o DIR`: writes Parquet files by table into a directory, which later pulls
 continue.
 
     DIR/shop.orders/000001-000002.parquet    rows: page 1 of this directory, file 2 of that page
@@ -11,24 +11,24 @@ A page is complete once end.json counts it. The files of an incomplete page are 
 from __future__ import annotations
 
 import io
+import json
 import re
 import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow.parquet as pq
 
-from tistream.targets.files import directory_of, put_whole
-from tistream_cli.errors import CliError
-from tistream_cli.pull.format import PullFormat, PullRequest
+from tistream_client.cli.errors import CliError, NoAnswer
+from tistream_client.cli.pull.files import directory_of, put_whole
+from tistream_client.cli.pull.format import PullFormat, PullRequest
 
 _BLOCK = 512  # block size of a tar archive, which ends with two empty blocks
 _END = "end.json"
 _DDL = "ddl"
 _FILE = re.compile(r"([0-9]{6,})-[0-9]{6,}\.parquet")
-_REQUEST_FIELDS = ("cluster", "tenant", "database", "table", "events")
+_REQUEST_FIELDS = ("cluster", "tenant", "database", "table", "events", "columns", "where", "since")
 
 
 class ToFiles:
@@ -40,7 +40,7 @@ class ToFiles:
     def __init__(self, directory: Path, request: PullRequest) -> None:
         self._directory = directory
         self._request = {name: getattr(request, name) for name in _REQUEST_FIELDS}
-        self._request["events"] = request.events or "all"
+        self._request["events"] = str(request.events or "all")
         stored = self._read(request)
         self.cursor: str | None = stored.get("cursor")
         self._page: int = stored.get("page", 0)
@@ -60,7 +60,7 @@ class ToFiles:
         end = next((name for name in files if name.endswith("-end.json")), None)
         if end is None or len(body) % _BLOCK or not body.endswith(bytes(2 * _BLOCK)):
             raise _cut()
-        stored = orjson.loads(files.pop(end))
+        stored = json.loads(files.pop(end))
         self._begin()
         events = 0
         for number, data in enumerate(files.values(), 1):
@@ -78,7 +78,7 @@ class ToFiles:
 
     def _read(self, request: PullRequest) -> dict[str, Any]:
         try:
-            stored = orjson.loads((self._directory / _END).read_bytes())
+            stored = json.loads((self._directory / _END).read_bytes())
         except FileNotFoundError:
             if self._directory.exists() and any(self._directory.iterdir()):
                 raise CliError(f"{self._directory} has files but no {_END} of a pull: use an empty directory") from None
@@ -88,11 +88,13 @@ class ToFiles:
         where = f"{self._directory / _END} has the cursor of an earlier pull"
         if not isinstance(stored, dict):
             raise CliError(f"{self._directory / _END} was not written by a pull: use an empty directory")
-        if request.start_ts is not None or request.cursor is not None:
-            raise CliError(f"{where}, from which this pull continues: omit --start-ts and --cursor, or use an "
-                           "empty directory")  # fmt: skip
         before = stored.get("asked", self._request)  # earlier versions did not store it
-        if before != self._request:
+        if request.since is None and request.cursor is None:
+            self._request["since"] = before.get("since")
+        if request.cursor is not None or before.get("since") != self._request["since"]:
+            raise CliError(f"{where}, from which this pull continues: omit --since and --cursor, repeat --since "
+                           "as it was, or use an empty directory")  # fmt: skip
+        if {name: before.get(name) for name in _REQUEST_FIELDS} != self._request:
             raise CliError(f"{where} of {_words(before)}, not {_words(self._request)}: use an empty "
                            "directory")  # fmt: skip
         return stored
@@ -108,8 +110,8 @@ class ToFiles:
                 path.unlink()
 
     def _write(self, stored: dict[str, Any]) -> None:
-        body = orjson.dumps({**stored, "page": self._page, "asked": self._request}, option=orjson.OPT_APPEND_NEWLINE)
-        put_whole(self._directory / _END, body)
+        body = json.dumps({**stored, "page": self._page, "asked": self._request}, ensure_ascii=False)
+        put_whole(self._directory / _END, f"{body}\n".encode())
 
 
 def _place(metadata: dict[bytes, bytes]) -> str:
@@ -122,5 +124,5 @@ def _words(request: dict[str, str | None]) -> str:
     return " ".join(f"{name}={value}" for name, value in request.items() if value is not None)
 
 
-def _cut() -> CliError:
-    return CliError("the answer is truncated; pull again from the last cursor")
+def _cut() -> NoAnswer:
+    return NoAnswer("the answer is truncated; pull again from the last cursor")

@@ -1,0 +1,1 @@
+"""The command `tistream`: what any machine that reaches the API can run. The platform adds its own commands."""

@@ -1,0 +1,161 @@
+"""`tistream doctor`: asks the API and every service, and says what is wrong and what to do. What a finding says is
+decided without I/O."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+
+import tistream_client
+from tistream_client.cli import trust
+from tistream_client.cli.api_client import ApiClient, tenant_path
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.output import json_wanted, print_table, show_document
+from tistream_client.cli.times import now_ms, shown_seconds
+
+OK, WARNING, WRONG, UNKNOWN = "ok", "warning", "wrong", "unknown"
+_SKEW_S = 2.0  # the Date header has whole seconds
+_LATE_S = 60.0
+_REACH_S = 2.0
+_ROLES = ("dispatcher", "sorter", "schema", "api")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, its state, what was seen, and what to do if it is not ok."""
+
+    what: str
+    state: str
+    seen: str
+    do: str = ""
+
+
+def clock_finding(what: str, date: str | None, at_ms: int) -> Finding:
+    """Compare a server's clock, as its header `Date` has it, with that of this machine."""
+    if date is None:
+        return Finding(what, UNKNOWN, "the answer has no date")
+    ahead = parsedate_to_datetime(date).timestamp() + 0.5 - at_ms / 1000
+    if abs(ahead) <= _SKEW_S:
+        return Finding(what, OK, f"within {_SKEW_S:g} s of this machine's")
+    seen = f"{shown_seconds(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} this machine's"
+    return Finding(what, WARNING, seen, "synchronise both clocks (NTP): ages such as --since 10m and lags rest on them")
+
+
+def version_finding(what: str, version: str, wanted: str) -> Finding:
+    """Compare the version of a process with the one that it should have."""
+    if version == wanted:
+        return Finding(what, OK, version)
+    return Finding(
+        what, WARNING, f"{version}, and not {wanted}", "finish the upgrade (docs/operations/upgrade-backup.md)"
+    )
+
+
+def tenant_finding(name: str, status: Mapping[str, Any]) -> Finding:
+    """Judge the status document of a tenant."""
+    held, lag = status["held_by"], status["lag_seconds"]
+    if held is not None:
+        where = ", ".join(f"{one} {held[one]}" for one in ("store_id", "region_id", "object") if held.get(one))
+        seen = f"held by {held['stage']}{f' ({where})' if where else ''}: {held['reason']}"
+        return Finding(name, WRONG, seen, "see the runbook: docs/operations/runbook.md")
+    if lag is None:
+        return Finding(name, WRONG, "no snapshot was read", "push schema_snap, or add a source: tistream source add")
+    state = OK if lag < _LATE_S else WARNING
+    return Finding(name, state, f"lag {shown_seconds(lag)}", "" if state == OK else "see tistream tenant status")
+
+
+def role_findings(nodes: list[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Which kinds of services are missing, and which nodes send the owner no heartbeat."""
+    for role in _ROLES:
+        if not any(node["role"] == role and node["state"] != "lost" for node in nodes):
+            yield Finding(role, WRONG, "no node is alive", f"start a {role}; its log has the reason if it ended")
+    for node in nodes:
+        if node["state"] in ("suspect", "lost"):
+            seen = f"{node['state']}: it sends the owner no heartbeat"
+            yield Finding(node["node_id"], WRONG, seen, f"look at the process behind {node['url']}, and at its log")
+
+
+def run_doctor(client: ApiClient, cluster: str | None, tenant: str | None) -> None:
+    """Print the findings. Raises CliError if something is wrong."""
+    if (cluster is None) != (tenant is None):
+        raise CliError("--cluster and --tenant are needed together: give both, or neither")
+    found = list(_look(client, None if cluster is None or tenant is None else (cluster, tenant)))
+    if json_wanted():
+        show_document({"findings": [asdict(one) for one in found]})
+    else:
+        print_table(("", "what", "seen"), [(one.state, one.what, one.seen) for one in found])
+        for one in found:
+            if one.do:
+                sys.stdout.write(f"{one.what}: {one.do}\n")
+    wrong = [one.what for one in found if one.state == WRONG]
+    if wrong:
+        raise CliError(f"{len(wrong)} wrong: {', '.join(wrong)}")
+
+
+def _look(client: ApiClient, tenant: tuple[str, str] | None) -> Iterator[Finding]:
+    try:
+        health = client.answer("GET", "/healthz")
+    except CliError as error:
+        yield Finding("api", WRONG, str(error), "is --url right, and the API server up? tistream context list")
+        return
+    version = str(health.json().get("version", "unknown"))
+    yield Finding("api", OK, f"{client.url} answers, version {version}")
+    yield version_finding("this client", tistream_client.__version__, version)
+    yield clock_finding("clock of the api", health.headers.get("date"), now_ms())
+    yield _asked(client, "services of pulls", "/readyz", "all were ready", "start what the text names")
+    yield _asked(client, "meta and its database", "/v1/owner", "a meta server is the owner",
+                 "look at the meta servers' logs, and whether they reach their database")  # fmt: skip
+    yield from _nodes(client, version)
+    if tenant is not None:
+        name = f"tenant {'/'.join(tenant)}"
+        try:
+            yield tenant_finding(name, client.call("GET", tenant_path(*tenant, "status")))
+            client.call("GET", tenant_path(*tenant, "databases"))
+            yield Finding("object store", OK, "the API has read the tenant's objects")
+        except CliError as error:
+            yield Finding(name, WRONG, str(error), "see tistream tenant list, and the logs of the API server")
+
+
+def _asked(client: ApiClient, what: str, path: str, seen: str, do: str) -> Finding:
+    try:
+        client.call("GET", path)
+    except CliError as error:
+        refused = "token" in str(error)  # an operator's call, which most tokens do not grant
+        return Finding(what, UNKNOWN if refused else WRONG, str(error), "" if refused else do)
+    return Finding(what, OK, seen)
+
+
+def _nodes(client: ApiClient, version: str) -> Iterator[Finding]:
+    try:
+        nodes = client.call("GET", "/v1/nodes")["nodes"]
+    except CliError as error:
+        yield Finding("nodes", UNKNOWN, str(error))
+        return
+    yield from role_findings(nodes)
+    away = 0
+    tls = trust.tls_context()
+    http = httpx.Client(timeout=_REACH_S, trust_env=False, verify=True if tls is None else tls)
+    for node in nodes:
+        if node["state"] == "lost":
+            continue
+        name = node["node_id"]
+        try:
+            health, ready = (http.get(f"{node['url']}/{page}") for page in ("healthz", "readyz"))
+        except httpx.HTTPError:
+            away += 1
+            continue
+        if ready.is_success:
+            yield version_finding(name, str(health.json().get("version")), version)
+        else:
+            seen = f"{ready.status_code}: {ready.json().get('detail', '')}"
+            yield Finding(name, WRONG, seen, f"the log of {name} has more")
+        skew = clock_finding(f"clock of {name}", health.headers.get("date"), now_ms())
+        if skew.state != OK:
+            yield skew
+    if away:
+        seen = f"{away} of {len(nodes)} cannot be reached from this machine; those not named send heartbeats"
+        yield Finding("nodes", UNKNOWN, seen, "run doctor beside them, for example by `kubectl exec`, to see more")

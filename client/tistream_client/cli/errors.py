@@ -1,0 +1,57 @@
+"""Errors of commands, and their exit statuses. `main` prints an error as one line on stderr, and exits with its
+status."""
+
+from __future__ import annotations
+
+from tistream_client.core.errors import ApiError, Forbidden, Gone, TooManyRequests, Unauthenticated, Unavailable
+
+FIX = 1  # the same command fails again until something is changed
+AGAIN = 75  # the same command may succeed later (EX_TEMPFAIL of sysexits.h)
+TOKEN_FILE, TOKEN = "TISTREAM_TOKEN_FILE", "TISTREAM_TOKEN"
+
+
+class CliError(Exception):
+    """Raised if a command failed. The text names what was attempted, and what to do."""
+
+    status = FIX
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        if status is not None:
+            self.status = status
+
+
+class NoAnswer(CliError):
+    """Raised if the API server did not answer, or its answer ended early."""
+
+    status = AGAIN
+
+
+class NoVerdict(CliError):
+    """Raised if a verification could not begin, or was not complete. So it shows neither success nor a violation, and
+    has an exit status of its own."""
+
+    status = 3
+
+
+LATER = (NoAnswer, TooManyRequests, Unavailable)  # what the caller may try again
+
+
+def failed(error: ApiError) -> CliError:
+    """The error of a command whose request the API refused: the detail, and the way out."""
+    text = error.detail if error.code is not None and not isinstance(error, LATER) else f"{error.where}: {error.detail}"
+    cause = f" [cause {error.cause_id}]" if error.cause_id else ""
+    return CliError(f"{text}{_way_out(error)}{cause}", AGAIN if isinstance(error, LATER) else FIX)
+
+
+def _way_out(error: ApiError) -> str:
+    if isinstance(error, Unauthenticated):
+        return f"; `tistream --token-file FILE …` or {TOKEN_FILE} names a file with a token"
+    if isinstance(error, Forbidden):
+        return "; `tistream token create --grant ACTIONS:CLUSTER/TENANT` makes a token that may do this"
+    if isinstance(error, Gone) and error.earliest_ts is not None and error.earliest_time is not None:
+        return f"; begin at --since {error.earliest_ts} ({error.earliest_time.isoformat()}) or later"
+    if isinstance(error, LATER):
+        wait = f" after {error.retry_after_s:g} s" if error.retry_after_s is not None else " later"
+        return f"; run the same command again{wait}"
+    return ""

@@ -1,0 +1,1 @@
+"""Contexts and times: commands that ask no server."""

@@ -1,0 +1,98 @@
+"""Contexts: named sets of a URL, a cluster, a tenant and credentials, in a file of the user. An option of the command
+line counts first, then the environment, then the context."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from tistream_client.cli.errors import CliError
+
+CONFIG, CONTEXT = "TISTREAM_CONFIG", "TISTREAM_CONTEXT"
+_FILE = "tistream/contexts.json"
+FILES = ("token_file", "ca_file", "cert_file", "key_file")
+MEMBERS = ("url", "cluster", "tenant", *FILES)
+Values = Mapping[str, str]
+
+
+def path_of(environ: Mapping[str, str]) -> Path:
+    """The file of contexts: $TISTREAM_CONFIG, or a file below the user's directory of settings."""
+    if given := environ.get(CONFIG):
+        return Path(given)
+    home = environ.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path(environ.get("HOME", "~")).expanduser() / ".config") / _FILE
+
+
+class Contexts:
+    """The contexts in a file. `current` names the one in use."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file; without one there are no contexts. Raises CliError."""
+        self._path = path
+        try:
+            stored: Any = json.loads(path.read_text("utf-8"))
+            self.all: dict[str, dict[str, str]] = {
+                name: {member: str(values[member]) for member in MEMBERS if values.get(member) is not None}
+                for name, values in stored["contexts"].items()
+            }
+            self.current: str | None = stored.get("current")
+        except FileNotFoundError:
+            self.all, self.current = {}, None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CliError(
+                f"{path} cannot be read as contexts ({error}): correct it, or delete it and run `tistream context add`"
+            ) from error
+
+    def values(self, name: str | None) -> Values:
+        """The members of a context; of the current one if `name` is None. Raises CliError for an unknown name."""
+        wanted = self.current if name is None else name
+        return {} if wanted is None else self.all[self._known(wanted)]
+
+    def add(self, name: str, values: Values) -> None:
+        """Store a context, and use it if it is the first one."""
+        self.all[name] = dict(values)
+        self.current = name if len(self.all) == 1 else self.current
+        self._write()
+
+    def use(self, name: str | None) -> None:
+        """Use a context in later commands; None: no context. Raises CliError for an unknown name."""
+        self.current = None if name is None else self._known(name)
+        self._write()
+
+    def remove(self, name: str) -> None:
+        """Remove a context. Raises CliError for an unknown name."""
+        del self.all[self._known(name)]
+        self.current = None if self.current == name else self.current
+        self._write()
+
+    def _known(self, name: str) -> str:
+        if name in self.all:
+            return name
+        near = get_close_matches(name, self.all, 1)
+        raise CliError(
+            f"no context {name!r}; did you mean {near[0]}?"
+            if near
+            else f"no context {name!r}: `tistream context list` has them, `tistream context add {name}` makes one"
+        )
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        part = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
+        part.write_text(json.dumps({"current": self.current, "contexts": self.all}, indent=2) + "\n", "utf-8")
+        part.replace(self._path)
+
+
+def defaults(command: Any, values: Values) -> dict[str, Any]:
+    """The defaults that a context gives to a command, or to those of a group: for required parameters, and the URL.
+    An optional `--cluster` is a filter, which a context does not set."""
+    if hasattr(command, "commands"):
+        return {name: defaults(one, values) for name, one in command.commands.items()}
+    return {
+        param.name: values[param.name]
+        for param in command.params
+        if param.name in values and (param.required or param.name == "url") and "-" in param.opts[0]
+    }

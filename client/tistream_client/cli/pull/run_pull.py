@@ -1,0 +1,95 @@
+"""Runs `tistream pull`. This module has no heavy imports, so the command line starts fast."""
+
+# ruff: noqa: PLC0415 - each form imports its modules when it runs
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.importing import importing
+from tistream_client.cli.pull.format import (
+    PullEvents,
+    PullFormat,
+    PullRequest,
+    check,
+    check_raw,
+    check_snapshot,
+    check_squash,
+)
+from tistream_client.cli.times import now_ms, since_text, ts_text
+from tistream_client.core.times import NOW
+
+if TYPE_CHECKING:
+    from tistream_client.cli.api_client import ApiClient
+
+
+def run(request: PullRequest, form: PullFormat, out: Path | None, url: str, *, squash: bool) -> None:
+    """Check the options, and pull. Raises typer.BadParameter and CliError."""
+    check(request, form, out)
+    check_raw(request, form, squash=squash)
+    if request.snapshot is not None:
+        check_snapshot(request, form, squash=squash)
+    if squash:
+        check_squash(request, form)
+    with importing():
+        from tistream_client.cli.api_client import ApiClient
+        from tistream_client.cli.pull.progress import Bar
+    client = ApiClient(url)
+    placed_request = placed(client, request)
+    bar = Bar(placed_request.start_ts, placed_request.end_ts)
+    if squash:
+        with importing():
+            from tistream_client.cli.pull.squash import run_squash
+
+        run_squash(client, placed_request, sys.stdout.buffer)
+        return
+    if form is PullFormat.NDJSON:
+        with importing():
+            from tistream_client.cli.pull.pull import run_pull
+
+        run_pull(client, placed_request, sys.stdout.buffer, bar)
+        return
+    with importing():
+        _need_arrow(form)
+        from tistream_client.cli.pull.directory import ToFiles
+        from tistream_client.cli.pull.formats import ToOneStream, ToStream, pull_pages
+
+    to_stdout = ToStream if request.events is PullEvents.ALL else ToOneStream
+    pages = to_stdout(sys.stdout.buffer) if out is None else ToFiles(out, placed_request)
+    pull_pages(client, placed_request, pages, bar)
+
+
+def placed(client: ApiClient, request: PullRequest) -> PullRequest:
+    """The request with its times as TSO. `now` is what can be read now. Raises CliError."""
+    at_ms = now_ms()
+    low = since_text(request.start_ts, at_ms)
+    high = None if request.end_ts is None else ts_text(request.end_ts, at_ms)
+    snapshot = None if request.snapshot is None else ts_text(request.snapshot, at_ms)
+    if NOW in (low, high):
+        newest = newest_ts(client, request)
+        low, high = (newest if ts == NOW else ts for ts in (low, high))
+    if low is not None and high is not None and int(high) < int(low):
+        raise CliError(f"--until {request.end_ts} lies before --since {request.start_ts}: use --since 2h --until 1h")
+    return replace(request, start_ts=low, end_ts=high, snapshot=snapshot)
+
+
+def newest_ts(client: ApiClient, request: PullRequest) -> str:
+    """The newest ts that can be read. ListDBs states it to every token of a part of the tenant; a tenant of RawKV has
+    no databases. Raises CliError."""
+    from tistream_client.cli.api_client import tenant_path
+
+    of = request.cluster, request.tenant
+    if request.raw:
+        return str(client.call("GET", tenant_path(*of, "status"))["resolved_ts"])
+    return str(client.call("GET", tenant_path(*of, "databases"))["ts"])
+
+
+def _need_arrow(form: PullFormat) -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise CliError(f"--format {form} needs pyarrow: pipx install 'tistream-client[arrow]'") from error

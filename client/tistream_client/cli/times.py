@@ -1,0 +1,71 @@
+"""Times as people write and read them, and TSO: one grammar for every option that takes a time."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+
+import typer
+
+from tistream_client.cli.errors import CliError
+from tistream_client.core.errors import WrongArgument
+from tistream_client.core.times import EARLIEST, NOW, ts_of
+from tistream_client.core.ts import to_datetime
+
+FORMS = "now, 15m (before now), 2026-11-21T10:00:00Z, or a TSO"
+
+
+def now_ms() -> int:
+    """The present, in milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def ts_text(text: str, at_ms: int) -> str:
+    """Convert a time to the value of a ts parameter. The time is `now`, which stays, a TSO, an ISO 8601 time (UTC
+    without a zone; a date alone is its midnight), or an age before `at_ms` such as 250ms, 90s, 15m, 36h, 7d. Raises
+    CliError."""
+    if text == NOW:
+        return text
+    for zone in ("", "Z"):  # a time without a zone is one of UTC
+        try:
+            return str(ts_of("the time", text + zone, lambda: datetime.fromtimestamp(at_ms / 1000, timezone.utc)))
+        except WrongArgument as error:
+            if zone or "has no zone" not in str(error):
+                reason = str(error).partition("; right:")[0].removeprefix("the time ")
+                raise CliError(f"{reason}: use {FORMS}") from error
+    raise AssertionError("the second form returns or raises")
+
+
+def since_text(text: str | None, at_ms: int) -> str | None:
+    """As ts_text, for a beginning: None and `earliest` mean the beginning of what is retained."""
+    return None if text is None or text == EARLIEST else ts_text(text, at_ms)
+
+
+def parse_ts(text: str) -> int:
+    """The TSO of an option's text; `now` is the time of this machine. For Typer's `parser`."""
+    at_ms = now_ms()
+    try:
+        return at_ms << 18 if text == NOW else int(ts_text(text, at_ms))
+    except CliError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def shown_time(ts: str) -> str:
+    """Format a TSO as a time in UTC, with milliseconds."""
+    try:
+        return f"{to_datetime(int(ts)).replace(tzinfo=None):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    except OverflowError:  # a time after the year 9999
+        return ts
+
+
+def shown_ts(ts: str | None) -> str:
+    """Format a TSO with its time; `-` for none."""
+    return "-" if ts is None else f"{ts} ({shown_time(ts)})"
+
+
+def shown_seconds(seconds: float) -> str:
+    """Format a duration with its largest unit."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"

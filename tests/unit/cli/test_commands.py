@@ -1,0 +1,113 @@
+"""Options that every command has, and contexts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tistream_cli.app import app
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.local.contexts import Contexts, defaults, path_of
+from tistream_client.cli.output import Group
+
+WITHOUT = {"up", "demo", "demo-restore", "demo-connect", "demo-kafka", "simulate", "agent"}
+
+
+def leaves(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command with its name, as a user finds it."""
+    if not isinstance(command, Group):
+        yield names, command
+        return
+    with typer.Context(command) as ctx:
+        for name in command.list_commands(ctx):
+            yield from leaves(command.get_command(ctx, name), *names, name)
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "contexts.json"
+    monkeypatch.setenv("TISTREAM_CONFIG", str(path))
+    for name in ("CONTEXT", "URL", "CLUSTER", "TENANT"):
+        monkeypatch.delenv(f"TISTREAM_{name}", raising=False)
+    return path
+
+
+def run(*words: str) -> str:
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 0, (found.output, found.exception)
+    return found.stdout
+
+
+def test_every_command_takes_a_form_of_its_result() -> None:
+    found = {" ".join(names): {opt for param in one.params for opt in param.opts} for names, one in leaves(
+        typer.main.get_command(app))}  # fmt: skip
+    assert len(found) > 50
+    assert {name for name, opts in found.items() if "-o" not in opts} <= WITHOUT
+
+
+def test_a_context_gives_what_is_required_and_the_url(config: Path) -> None:
+    added = run("context", "add", "prod", "--url", "http://api:8000", "--cluster", "7", "--tenant", "acme")
+    assert added == "context prod stored, and in use\n"
+    run("context", "add", "test", "--url", "http://test:8000", "-o", "json")
+    found = defaults(typer.main.get_command(app), Contexts(config).values(None))
+    assert found["tenant"]["status"] == {"cluster": "7", "tenant": "acme", "url": "http://api:8000"}
+    assert found["audit"] == {"url": "http://api:8000"}, "an optional --cluster is a filter"
+    assert Contexts(config).values("test") == {"url": "http://test:8000"}
+    listed = json.loads(run("context", "list", "-o", "json"))["contexts"]
+    assert [(one["context"], one["current"]) for one in listed] == [("prod", True), ("test", False)]
+    run("context", "use", "test")
+    assert "*  test" in run("context", "list")
+    run("context", "remove", "test")
+    assert Contexts(config).values(None) == {}
+
+
+def test_an_unknown_context_is_answered_with_the_near_one(config: Path) -> None:
+    run("context", "add", "production")
+    with pytest.raises(CliError, match=r"no context 'producton'; did you mean production\?"):
+        Contexts(config).use("producton")
+    with pytest.raises(CliError, match="tistream context add x"):
+        Contexts(config).use("x")
+
+
+def test_a_file_that_has_no_contexts_is_refused_by_name(config: Path) -> None:
+    config.write_text("[]")
+    with pytest.raises(CliError, match=r"contexts\.json cannot be read as contexts"):
+        Contexts(config)
+
+
+def test_the_file_of_contexts_is_below_the_settings_of_the_user() -> None:
+    assert path_of({"HOME": "/home/u"}) == Path("/home/u/.config/tistream/contexts.json")
+    assert path_of({"HOME": "/home/u", "XDG_CONFIG_HOME": "/c"}) == Path("/c/tistream/contexts.json")
+
+
+def test_times_and_tso_are_turned_into_each_other() -> None:
+    both = json.loads(run("ts", "470596577375551488", "2026-11-20T14:04:36.927Z", "-o", "json"))["times"]
+    assert both[0] == {"ts": "470596577375551488", "time": "2026-11-20T14:04:36.927Z", "counter": 0}
+    assert both[1] == both[0]
+    assert run("ts", "470596577375551488").splitlines()[1] == "470596577375551488  2026-11-20T14:04:36.927Z  0"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["ts", "yesterday"], "use now, 15m (before now)"),
+        (["pull", "--columns", "id"], "--table shop.orders"),
+        (["pull", "--table", "orders"], "--table shop.orders"),
+        (["pull", "--table", "shop."], "--table shop.orders"),
+        (["diff", "shop.orders"], "--key id=1"),
+        (["changefeed", "resume", "-c", "f", "--checkpoint-ts", "1795183380000"], "looks like a Unix time"),
+        (["node", "list", "-o", "xml"], "json"),
+        (["tenant", "list", "--url", "ftp://x"], "http://127.0.0.1:8000"),
+    ],
+)
+def test_a_wrong_argument_is_refused_with_a_right_one(words: list[str], text: str) -> None:
+    environ = {"TISTREAM_CLUSTER": "7", "TISTREAM_TENANT": "acme", "COLUMNS": "400"}
+    found = CliRunner().invoke(app, words, env=environ)
+    assert found.exit_code == 2
+    assert text in found.output

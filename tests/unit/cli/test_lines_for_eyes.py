@@ -1,0 +1,124 @@
+"""What `tistream tail`, `tistream diff --key`, `tistream doctor` and documents show."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from tistream_client.cli.doctor import OK, WARNING, WRONG, clock_finding, role_findings, tenant_finding, version_finding
+from tistream_client.cli.documents import facts
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.output import colored
+from tistream_client.cli.points.reads import key_text
+from tistream_client.cli.points.show import row_diff
+from tistream_client.cli.pull.tail import line_of
+
+NOW_MS = 1_795_183_380_000  # 2026-11-20T14:03:00Z
+TS = str(NOW_MS << 18)
+
+
+def row(op: str, new: dict[str, Any] | None, old: dict[str, Any] | None) -> dict[str, Any]:
+    names = {"database": "shop", "table": "orders", "key": {"id": "1"}, "commit_ts": TS, "start_ts": TS}
+    return {"type": "row", "op": op, "row": new, "old_row": old, **names}
+
+
+NEW = row("put", {"id": "1", "total": "10"}, None)
+CHANGED = row("put", {"id": "1", "total": "12"}, {"id": "1", "total": "10"})
+RAW = {"type": "raw", "commit_ts": TS, "keyspace": "0", "key": "azE="}
+GONE = row("delete", None, {"id": "1", "total": "12"})
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (NEW, "+ shop.orders  id=1, total=10"),
+        (CHANGED, "~ shop.orders  id=1  total: 10 -> 12"),
+        (GONE, "- shop.orders  id=1"),
+        ({"type": "ddl", "commit_ts": TS, "query": "drop\x1b table t"}, "! drop\\u001b table t"),
+        (
+            {"type": "raw", "op": "put", "commit_ts": TS, "keyspace": "0", "key": "azE=", "value": "dg=="},
+            "+ 0 azE= = dg==",
+        ),
+        ({"type": "raw", "op": "delete", "commit_ts": TS, "keyspace": "0", "key": "azE=", "value": None}, "- 0 azE="),
+    ],
+)
+def test_each_event_is_one_line(event: dict[str, Any], line: str) -> None:
+    assert line_of(event, color=False) == f"2026-11-20 14:03:00.000 {line}"
+
+
+def test_a_resolved_line_is_not_shown_and_colours_tell_events_apart() -> None:
+    assert line_of({"type": "resolved", "resolved_ts": TS}, color=True) is None
+    lines = [line_of(event, color=True) or "" for event in (NEW, CHANGED, GONE)]
+    assert [line.split("\x1b[")[3][:2] for line in lines] == ["32", "33", "31"]
+
+
+def test_colours_are_for_terminals_that_want_them() -> None:
+    assert not colored(None, io.StringIO(), {})
+    assert colored(True, io.StringIO(), {"NO_COLOR": "1"})
+
+
+def test_a_history_is_shown_change_by_change() -> None:
+    assert list(row_diff([NEW, CHANGED, GONE], color=False)) == [
+        f"@@ 2026-11-20 14:03:00.000  insert  commit_ts {TS}",
+        "+ id: 1",
+        "+ total: 10",
+        f"@@ 2026-11-20 14:03:00.000  update  commit_ts {TS}",
+        "- total: 10",
+        "+ total: 12",
+        f"@@ 2026-11-20 14:03:00.000  delete  commit_ts {TS}",
+        "- id: 1",
+        "- total: 12",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("id=1", '{"id": "1"}'), ("a=1,b=x y", '{"a": "1", "b": "x y"}'), ('{"id":"1"}', '{"id":"1"}')],
+)
+def test_a_key_is_columns_or_json(text: str, key: str) -> None:
+    assert key_text(text) == key
+
+
+@pytest.mark.parametrize("text", ["1", "", "=1", "a=1,2"])
+def test_any_other_key_is_refused_with_a_right_one(text: str) -> None:
+    with pytest.raises(CliError, match="use id=1"):
+        key_text(text)
+
+
+def test_a_document_has_times_beside_its_tso() -> None:
+    found = {"resolved_ts": TS, "held_by": None, "tasks": [{"task_id": 1, "waits": "x"}], "sums": {"a": 1}}
+    assert list(facts(found)) == [
+        ("resolved_ts", f"{TS} (2026-11-20 14:03:00.000)"),
+        ("held_by", "null"),
+        ("tasks[0].task_id", "1"),
+        ("tasks[0].waits", "x"),
+        ("sums.a", "1"),
+    ]
+
+
+def test_a_doctor_compares_clocks_and_versions() -> None:
+    date = "Fri, 20 Nov 2026 14:03:00 GMT"
+    assert clock_finding("clock", date, NOW_MS + 500).state == OK
+    late = clock_finding("clock", date, NOW_MS + 60_500)
+    assert (late.state, late.seen) == (WARNING, "60.0 s behind this machine's")
+    assert "NTP" in late.do
+    assert version_finding("sorter-1", "1.0", "1.0").state == OK
+    assert "finish the upgrade" in version_finding("sorter-1", "0.9", "1.0").do
+
+
+def test_a_doctor_says_what_holds_a_tenant() -> None:
+    held = {"stage": "push", "store_id": "4", "region_id": None, "object": None, "reason": "no file for 61 s"}
+    found = tenant_finding("tenant 7/acme", {"lag_seconds": 61.2, "held_by": held})
+    assert (found.state, found.seen) == (WRONG, "held by push (store_id 4): no file for 61 s")
+    assert tenant_finding("t", {"lag_seconds": None, "held_by": None}).state == WRONG
+    assert tenant_finding("t", {"lag_seconds": 0.8, "held_by": None}).state == OK
+
+
+def test_a_doctor_names_services_that_are_missing_and_nodes_that_are_not_heard() -> None:
+    nodes = [
+        {"node_id": f"{role}-1", "role": role, "state": state, "url": "http://n"}
+        for role, state in (("api", "alive"), ("schema", "alive"), ("sorter", "lost"), ("dispatcher", "draining"))
+    ]
+    assert [(one.what, one.state) for one in role_findings(nodes)] == [("sorter", WRONG), ("sorter-1", WRONG)]

@@ -41,6 +41,7 @@ class ToFiles:
         self._directory = directory
         self._request = {name: getattr(request, name) for name in _REQUEST_FIELDS}
         self._request["events"] = str(request.events or "all")
+        self._request["since"] = request.since or request.start_ts
         stored = self._read(request)
         self.cursor: str | None = stored.get("cursor")
         self._page: int = stored.get("page", 0)
@@ -89,7 +90,7 @@ class ToFiles:
         if not isinstance(stored, dict):
             raise CliError(f"{self._directory / _END} was not written by a pull: use an empty directory")
         before = stored.get("asked", self._request)  # earlier versions did not store it
-        if request.since is None and request.cursor is None:
+        if self._request["since"] is None:
             self._request["since"] = before.get("since")
         if request.cursor is not None or before.get("since") != self._request["since"]:
             raise CliError(f"{where}, from which this pull continues: omit --since and --cursor, repeat --since "

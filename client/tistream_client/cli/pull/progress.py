@@ -57,13 +57,18 @@ def newest_ts(line: bytes) -> int:
 class Bar:
     """Draws the progress on stderr, if that is a terminal, five times a second at most."""
 
-    def __init__(self, since: str | None, until: str | None, out: TextIO = sys.stderr,
-                 clock: Callable[[], int] = now_ms) -> None:  # fmt: skip
+    def __init__(
+        self,
+        since: str | None,
+        until: str | None,
+        out: TextIO | None = None,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
         self.seen = Seen()
         self._since, self._until = int(since or 0), None if until is None else int(until)
-        self._out = out
+        self._out = sys.stderr if out is None else out
         self._clock = clock
-        self._on = out.isatty()
+        self._on = self._out.isatty()
         self._drawn_ms = 0
         self._text = ""
 

@@ -1,0 +1,165 @@
+"""`tistream` of the client alone, on a platform: pulls into a directory, tail, diff of a row, doctor, statuses; and the
+recipes of docs/recipes.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from support import golden
+from support.api_world import Platform, free_port, platform
+from support.pull import Consumer
+from tistream_client import TiStream
+from tistream_client.cli.app import app
+
+EVERYTHING = golden.load("everything")
+RECIPES = (Path(__file__).parents[3] / "docs/recipes.md").read_text()
+Line = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    with platform(tmp_path_factory.mktemp("world"), ranges=1) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def loaded(up: Platform) -> Consumer:
+    consumer = up.create(EVERYTHING)
+    up.put(*EVERYTHING.deliveries)
+    consumer.wait_for(EVERYTHING.end_ts)
+    return consumer
+
+
+@pytest.fixture(scope="module")
+def orders(loaded: Consumer) -> list[Line]:
+    """The changes of shop.orders, as the API shows them."""
+    found = loaded.pull(until_ts=EVERYTHING.end_ts, start_ts=EVERYTHING.snapshot_ts, limit=100_000)
+    return [line for line in found if line["type"] == "row" and line["table"] == "orders"]
+
+
+@pytest.fixture(autouse=True)
+def environ(loaded: Consumer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user whose context is the platform's tenant."""
+    for name in ("TOKEN", "TOKEN_FILE", "CONTEXT", "URL", "CLUSTER", "TENANT"):
+        monkeypatch.delenv(f"TISTREAM_{name}", raising=False)
+    monkeypatch.setenv("TISTREAM_CONFIG", str(tmp_path / "contexts.json"))
+    monkeypatch.chdir(tmp_path)
+    run("context", "add", "here", "--url", loaded.url, "--cluster", "7", "--tenant", "acme")
+
+
+def tried(*words: object) -> Any:
+    return CliRunner().invoke(app, list(map(str, words)))
+
+
+def run(*words: object) -> str:
+    found = tried(*words)
+    assert found.exit_code == 0, (found.output, found.exception)
+    return found.stdout
+
+
+def failed(*words: object) -> tuple[int, str]:
+    """The status and the text of a command that fails."""
+    error = tried(*words).exception
+    assert error is not None
+    return getattr(error, "status", -1), str(error)
+
+
+def pulled(directory: Path) -> list[tuple[int, str]]:
+    files = sorted((directory / "shop.orders").glob("*.parquet"))
+    rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    return [(row["commit_ts"], row["op"]) for row in rows]
+
+
+def test_a_pull_into_a_directory_is_continued_by_the_same_command(orders: list[Line], tmp_path: Path) -> None:
+    half = int(orders[len(orders) // 2]["commit_ts"])
+    words = ["pull", "--table", "shop.orders", "--since", EVERYTHING.snapshot_ts, "--format", "parquet", "-o", "out"]
+    run(*words, "--until", half)
+    known = [(int(one["commit_ts"]), one["op"]) for one in orders]
+    assert pulled(tmp_path / "out") == [one for one in known if one[0] <= half]
+    run(*words, "--until", half)
+    assert pulled(tmp_path / "out") == [one for one in known if one[0] <= half], "it had everything"
+    run(*words, "--until", "now")
+    assert pulled(tmp_path / "out") == known
+    words[4] = "9d"
+    status, text = failed(*words)
+    assert status == 1
+    assert "repeat --since as it was" in text
+
+
+def test_a_pull_of_lines_takes_times_of_people(orders: list[Line]) -> None:
+    words = ("pull", "--table", "shop.orders", "--since", "2026-11-01", "--until", "now", "--events", "rows")
+    status, text = failed(*words)
+    assert status == 1
+    assert f"begin at --since {EVERYTHING.snapshot_ts} (2026-" in text
+    lines = run(*words[:3], "--since", "earliest", *words[5:]).splitlines()
+    assert [one for line in lines if (one := json.loads(line))["type"] == "row"] == orders
+    assert failed("pull", "--since", "1m", "--until", "2m")[1].endswith("use --since 2h --until 1h")
+
+
+def test_tail_shows_lines_for_eyes(orders: list[Line]) -> None:
+    words = ("tail", "shop.orders", "--since", EVERYTHING.snapshot_ts, "-n", 4)
+    lines = run(*words, "--color").splitlines()
+    assert len(lines) == 4
+    assert all("\x1b[" in line and "shop.orders" in line for line in lines if "!" not in line)
+    assert json.loads(run(*words[:-1], 1, "-o", "json"))["type"] in ("row", "ddl")
+
+
+def test_diff_of_a_key_is_the_history_of_its_row(orders: list[Line]) -> None:
+    key = orders[-1]["key"]
+    own = [one for one in orders if one["key"] == key]
+    lines = run("diff", "shop.orders", "--key", f"id={key['id']}").splitlines()
+    assert [line.split()[-1] for line in lines if line.startswith("@@")] == [one["commit_ts"] for one in own]
+    assert len([line for line in lines if line.startswith("+ ")]) >= len(own[0]["row"])
+    parsed = [
+        json.loads(line) for line in run("diff", "shop.orders", "--key", json.dumps(key), "-o", "json").splitlines()
+    ]
+    assert [one["commit_ts"] for one in parsed] == [one["commit_ts"] for one in own]
+
+
+def test_a_doctor_looks_at_every_service(up: Platform) -> None:
+    found = json.loads(tried("doctor", "--cluster", "7", "--tenant", "acme", "-o", "json").stdout)["findings"]
+    states = {one["what"]: one["state"] for one in found}
+    for what in ("api", "this client", "clock of the api", "meta and its database", "dispatcher-1", "sorter-1"):
+        assert states[what] == "ok", found
+    assert states["object store"] == "ok"
+    assert states["tenant 7/acme"] != "unknown"
+    words = ("--url", f"http://127.0.0.1:{free_port()}")
+    assert failed("doctor", *words) == (1, "1 wrong: api")
+
+
+def test_the_status_tells_again_from_fix() -> None:
+    status, text = failed("rows", "shop.none")
+    assert status == 1
+    assert "shop.none" in text
+    status, text = failed("rows", "shop.orders", "--url", f"http://127.0.0.1:{free_port()}")
+    assert status == 75
+    assert text.startswith("no answer from")
+
+
+def test_the_recipes_make_the_table(loaded: Consumer, tmp_path: Path) -> None:
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", RECIPES, re.DOTALL | re.MULTILINE)
+    [shell] = [text for kind, text in blocks if not kind]
+    [sql] = [text for kind, text in blocks if kind == "sql"]
+    with TiStream(loaded.url) as client:
+        orders = client.tenant("7", "acme").table("shop", "orders")
+        wanted = {row.key["id"]: row.row for row in orders.at("now")}
+        run(*shell.split()[1:])
+        made = duckdb.sql(sql.replace("'changes/", f"'{tmp_path}/changes/")).fetchall()
+        assert [str(row[0]) for row in made] == sorted(wanted, key=int)
+        for _ in range(2):
+            space: dict[str, Any] = {"orders": orders}
+            for kind, text in blocks:
+                if kind == "python":
+                    exec(text, space)
+            stored = {key: json.loads(text) for key, text in space["db"].execute("SELECT * FROM orders")}
+            assert stored == wanted
+        assert sorted(map(str, space["table"]["id"]), key=int) == sorted(wanted, key=int)

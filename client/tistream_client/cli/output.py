@@ -116,6 +116,7 @@ def new_app(help: str, **more: Any) -> typer.Typer:
     """A Typer application whose commands have `-o` and `-h`."""
     settings = {"help_option_names": ["-h", "--help"]}
     return typer.Typer(
+        rich_markup_mode=None,
         cls=Group,
         no_args_is_help=True,
         pretty_exceptions_enable=False,

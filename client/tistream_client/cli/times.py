@@ -31,7 +31,9 @@ def ts_text(text: str, at_ms: int) -> str:
             return str(ts_of("the time", text + zone, lambda: datetime.fromtimestamp(at_ms / 1000, timezone.utc)))
         except WrongArgument as error:
             if zone or "has no zone" not in str(error):
-                reason = str(error).partition("; right:")[0].removeprefix("the time ")
+                reason = (
+                    str(error).partition("; right:")[0].removeprefix("the time ").replace("is no time", "is not a time")
+                )
                 raise CliError(f"{reason}: use {FORMS}") from error
     raise AssertionError("the second form returns or raises")
 

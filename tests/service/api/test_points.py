@@ -385,7 +385,7 @@ def test_a_wrong_command_says_what_is_wrong(loaded: Consumer) -> None:
         (["rows", "shop.big", "--at", "5"], "earliest one kept"),
         (["history", "shop.big", "{"], "is not JSON"),
         (["txn", "abc"], "is not a decimal number"),
-        (["diff", "shop.big", "--from", "yesterday"], "is no time"),
+        (["diff", "shop.big", "--from", "yesterday"], "is not a time"),
         (["pull", "--squash"], "--since"),
     ]:
         found = CliRunner().invoke(app, [*words, *of])

@@ -8,7 +8,7 @@ import subprocess
 from typer.testing import CliRunner
 
 from tistream_cli.app import app, load_commands
-from tistream_cli.errors import CliError
+from tistream_client.cli.errors import CliError
 
 load_commands()
 

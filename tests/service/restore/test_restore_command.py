@@ -27,13 +27,13 @@ from tistream.targets.mysql_tables import MySqlTables
 from tistream.targets.parquet_tables import ParquetTables
 from tistream.targets.restored_table import Chunk, Mark, RestoredTable
 from tistream.targets.sql_files import SqlFiles
-from tistream.wire.problem import PeerBusy
 from tistream_cli.app import app
 from tistream_cli.restore.into import parse_into
 from tistream_cli.restore.past import Past
 from tistream_cli.restore.restore import RestoreOptions, Restoring
 from tistream_client.cli.api_client import ApiClient
 from tistream_client.cli.errors import NoAnswer
+from tistream_client.core.errors import Unavailable
 
 EVERYTHING = golden.load("everything")
 FUTURE = 4_102_444_800_000 << 18
@@ -338,7 +338,7 @@ class Unsteady(ApiClient):
         self._calls += 1
         whole = b"".join(super().chunks(path, params))
         if self._calls % 4 == 1:
-            raise PeerBusy("busy", retry_after_s=None if self._calls % 8 == 1 else 7.0)
+            raise Unavailable(path, 503, {"detail": "busy"}, None if self._calls % 8 == 1 else 7.0)
         if self._calls % 4 == 3:
             yield whole[: len(whole) // 2]
             raise NoAnswer("cut off")

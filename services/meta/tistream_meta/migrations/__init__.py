@@ -15,6 +15,7 @@ longer than the timeout of an answer continues in the server, and holds the lock
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ _CREATE_INDEX = re.compile(r"\s*CREATE INDEX (\w+) ON (\w+) ")
 _NAME_TYPE = {"mysql": "CHARACTER SET ascii COLLATE ascii_bin", "sqlite": "COLLATE BINARY"}
 
 
+@functools.cache
 def files(dialect: str) -> dict[int, str]:
     """The SQL of every migration, by its number. The text is empty if the file is for another database."""
     found: dict[int, str] = {}
@@ -60,6 +62,7 @@ def migrate(engine: Engine, then: Callable[[Connection], None] | None = None) ->
         with connection.begin():
             connection.execute(text("CREATE TABLE IF NOT EXISTS schema_migrations (version BIGINT PRIMARY KEY)"))
         with connection.begin():
+            resumes = inspect(connection).get_table_names() != ["schema_migrations"]
             applied = set(connection.execute(text("SELECT version FROM schema_migrations")).scalars())
         if unknown := applied - known.keys():
             raise NewerDatabase(
@@ -69,7 +72,7 @@ def migrate(engine: Engine, then: Callable[[Connection], None] | None = None) ->
         for number, sql in known.items():
             if number not in applied:
                 with connection.begin():
-                    _apply(connection, number, sql)
+                    _apply(connection, number, sql, resumes=resumes)
         if then is not None:
             with connection.begin():
                 then(connection)
@@ -90,11 +93,12 @@ def _alone(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def _apply(connection: Connection, number: int, sql: str) -> None:
+def _apply(connection: Connection, number: int, sql: str, *, resumes: bool) -> None:
+    """Run a file's statements. `resumes`: the database had tables before, so an earlier attempt may have run some."""
     filled = Template(sql).substitute(NAME=_NAME_TYPE[connection.dialect.name])
     for statement in re.split(r";\s*$", filled, flags=re.MULTILINE):
-        if statement.strip() and not _is_there(connection, statement):
-            connection.execute(text(statement))
+        if statement.strip() and not (resumes and _is_there(connection, statement)):
+            connection.exec_driver_sql(statement)
     connection.execute(text("INSERT INTO schema_migrations (version) VALUES (:version)"), {"version": number})
 
 

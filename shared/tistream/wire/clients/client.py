@@ -3,6 +3,7 @@ safe."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from ssl import SSLContext
 from typing import Any, TypeVar
@@ -22,6 +23,13 @@ _PAUSE_S = (0.05, 0.2, 0.5, 1.0, 2.0)
 
 M = TypeVar("M", bound=BaseModel)
 Params = Mapping[str, str | int | None]
+
+
+@functools.cache
+def _public_authorities() -> SSLContext:
+    """The trust of clients without settings of their own. It takes some milliseconds to load, so a process does so
+    once."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 class HttpClient:
@@ -50,7 +58,7 @@ class HttpClient:
             trust_env=False,
             limits=httpx.Limits(max_connections=256, max_keepalive_connections=64),
             transport=transport,
-            verify=True if tls is None else tls,
+            verify=_public_authorities() if tls is None else tls,
             headers=dict(headers or {}),  # sent with every call
         )
 

@@ -6,7 +6,13 @@ from hypothesis import HealthCheck, settings
 
 from support.effort import FULL, examples
 
-pytest_plugins = ["support.not_run", "support.tiers", "support.platform_reports", "support.one_worker"]
+pytest_plugins = [
+    "support.not_run",
+    "support.tiers",
+    "support.platform_reports",
+    "support.one_worker",
+    "support.seldom_collected",
+]
 
 # gRPC, which emulated clusters serve with, may end a process that is forked here before it becomes another program.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"

@@ -24,6 +24,7 @@ TESTS = Path(__file__).parents[1]
 TIERS = ("unit", "service", "simulation", "e2e", "soak")
 _PROCESSES = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
 _SOCKETS = ("socket.bind", "socket.connect")
+_LEAVES = frozenset((*_PROCESSES, *_SOCKETS))
 _sleep = time.sleep
 
 
@@ -41,13 +42,18 @@ class _Guard:
 
     def install(self) -> None:
         """For the life of the process: an audit hook cannot be removed."""
-        sys.addaudithook(self._audit)
+
+        def audit(event: str, arguments: tuple[Any, ...], leaves: frozenset[str] = _LEAVES) -> None:
+            if event in leaves:  # each id() is an event too, so this is called a million times a minute
+                self._audit(event, arguments)
+
+        sys.addaudithook(audit)
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self._watches or threading.get_ident() in self._older:
             return
         # An address that is a tuple is one of IPv4 or IPv6: event loops connect to themselves by other sockets.
-        if event in _PROCESSES or (event in _SOCKETS and isinstance(arguments[1], tuple)):
+        if event in _PROCESSES or isinstance(arguments[1], tuple):
             self._refuse(event)
 
     def _refuse(self, what: str) -> NoReturn:

@@ -6,7 +6,7 @@ import functools
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,6 +20,7 @@ from support import golden
 from support.compare import Row, expected_changes
 from support.pull_world import World, committed, golden_world, task_cuts
 from support.sql_values import from_json
+from tistream.filters.event_choice import EventChoice
 from tistream.format.run import SCHEMA as RUN_SCHEMA
 from tistream.format.run import RunRef
 from tistream.format.segment import OP_PUT
@@ -48,6 +49,7 @@ from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.point_reads import up_to
 from tistream_api.points.row_formats import ENCODERS
 from tistream_api.points.row_history import RowHistory
+from tistream_api.points.row_selection import RowSelection
 from tistream_api.points.transaction import Transaction
 
 Line = dict[str, Any]
@@ -74,6 +76,8 @@ class PointWorld:
         from_key: Line | None = None,
         to_key: Line | None = None,
         until: bytes | None = None,
+        where: str | None = None,
+        late: Callable[[], bool] = lambda: False,
     ) -> bytes:
         """One answer of ListRows. `until`: the raw key with which a part ends."""
         scope = Scope(self.world.tenant, database, table)
@@ -81,13 +85,15 @@ class PointWorld:
         if cursor is not None:
             at = point_cursor.decode(Kind.ROWS, scope, cursor)
             ts, after = at.high_ts, at.key
-        version = table_at(self.world.source, scope, ts)
+        version = table_at(self.world.source, scope, ts, None)
         shape = shape_of(self.world.source, version, ts, columns)
         ranges, only = ranges_asked(version, key, from_key, to_key)
         ranges = ranges if until is None else up_to(ranges, until)
+        choice = EventChoice.parse(None, None, None, where)
         page = RowsPage(
             scope, shape, ranges, only, after, limit, self.reads, ENCODERS[form](shape),
             lambda *_: None, lambda _: None, lambda: False,
+            None if choice is None else RowSelection(choice, shape), late,
         )  # fmt: skip
         return b"".join(page.pieces())
 

@@ -14,6 +14,7 @@ from support import golden
 from support.golden import GoldenSet
 from tistream.clock import ManualClock
 from tistream.decode.keys import table_ids
+from tistream.filters.event_choice import EventChoice
 from tistream.format.segment import SCHEMA, SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.pool.segment_index import SegmentIndex
@@ -143,9 +144,12 @@ class World:
         end_ts: int | None = None,
         form: str = "ndjson",
         events: str = "all",
+        choice: EventChoice | None = None,
     ) -> bytes:
         """One page; `limit` None: as much as there is."""
-        return b"".join(self.answer(*names, start=start, limit=limit, end_ts=end_ts, form=form, events=events))
+        return b"".join(
+            self.answer(*names, start=start, limit=limit, end_ts=end_ts, form=form, events=events, choice=choice)
+        )
 
     def answer(
         self,
@@ -158,19 +162,23 @@ class World:
         follow: bool = False,
         coding: str | None = None,
         scope: Scope | None = None,
+        choice: EventChoice | None = None,
+        clock: ManualClock | None = None,
     ) -> Iterator[bytes]:
-        """One answer as it is sent; `scope`: in place of `names`."""
+        """One answer as it is sent; `scope`: in place of `names`; `choice`: its filter."""
         scope = scope or Scope(self.tenant, *names)
-        params = PullParams(None, None, end_ts, limit or 1_000_000, 0, follow, form, events)
+        params = PullParams(None, None, end_ts, limit or 1_000_000, 0, follow, form, events, choice=choice)
         one = one_stream(params, self.source, scope, lambda: self.end_ts)
 
         def scan(at: Position, high: int, size: int | None) -> Iterator[Batch]:
             budget = self.budget if size is None else self.budget.for_page(size)
-            return wanted(params.events, self.source, scope, at, high, budget)
+            return wanted(params.events, self.source, scope, at, high, budget, choice=choice)
 
         progress = StandingProgress(self.end_ts)
         encoder = compressed(new_encoder(params, one), coding)
-        return Pull(scope, params, start, progress, scan, ManualClock(), lambda *_: None, encoder, one).answer()
+        return Pull(
+            scope, params, start, progress, scan, clock or ManualClock(), lambda *_: None, encoder, one
+        ).answer()
 
     def follow(self, *names: str, start: Position, form: str, events: str) -> bytes:
         """A stream that is to end by itself: after a thousand pieces it has not."""

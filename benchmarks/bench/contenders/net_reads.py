@@ -39,7 +39,7 @@ class Diff:
             nonlocal sent
             sent += events
 
-        before, after = (table_at(source, SCOPE, ts) for ts in (at.low_ts, at.high_ts))
+        before, after = (table_at(source, SCOPE, ts, None) for ts in (at.low_ts, at.high_ts))
         versions = source.schema_version(at.low_ts), source.schema_version(at.high_ts)
         parts = diff_parts(parts_between(before, after, versions, at.low_ts, at.high_ts))
         encoder, reads = FORMATS["arrow"].new(), self._pool.reads()

@@ -62,7 +62,7 @@ class PointReads:
 
     def _row(self, reads: PoolReads, key: dict[str, Any]) -> int:
         source, ts, sent = self._pool.source, self._pool.end_ts, 0
-        version = table_at(source, SCOPE, ts)
+        version = table_at(source, SCOPE, ts, None)
         shape = shape_of(source, version, ts, None)
         ranges, only = ranges_asked(version, key, None, None)
 

@@ -28,7 +28,7 @@ class RowsAt:
 
     def __call__(self) -> int:
         source, ts, sent = self._pool.source, self._pool.end_ts, 0
-        version = table_at(source, SCOPE, ts)
+        version = table_at(source, SCOPE, ts, None)
         shape = shape_of(source, version, ts, None)
         ranges, only = ranges_asked(version, None, None, None)
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from tistream_client.core.errors import NotSupported, WrongArgument
+from tistream_client.core.errors import WrongArgument
 
 PAGE_SIZE_MAX = 1_000_000
 EVENTS = ("all", "rows", "ddl")
+OPERATIONS = ("insert", "update", "delete")
 _URL = "http://127.0.0.1:8000"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 KeyLike = Mapping[str, str | int | float]
@@ -103,13 +104,36 @@ def key_of_row(argument: str, value: KeyLike | None) -> dict[str, str | int | fl
     return dict(value)
 
 
-def no_filter(where: object) -> None:
-    """Refuse a filter, which the API does not have. Raises NotSupported."""
-    if where is not None:
-        raise NotSupported(
-            f"where={where!r}: the pull API of this platform has no filter. Filter what arrives, for example "
-            'changes.to_polars().filter(pl.col("row").struct.field("total") > 100), or by DuckDB (docs/clients.md)'
-        )
+def condition(value: object) -> str | None:
+    """A SQL expression over columns; None: no condition."""
+    if value is not None and (not isinstance(value, str) or not value.strip()):
+        raise WrongArgument("where", f"is {value!r}, and not a SQL expression", 'where="total > 100"')
+    return value
+
+
+def operation_kinds(value: object) -> tuple[str, ...] | None:
+    """Operations of row events; None: all of them."""
+    right = 'operations=["insert", "update"]'
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise WrongArgument("operations", f"is {value!r}, and not a list of operations", right)
+    for one in value:
+        if one not in OPERATIONS:
+            raise WrongArgument("operations", f"has {one!r}, and an operation is {', '.join(OPERATIONS)}", right)
+    return tuple(value)
+
+
+def table_rules(value: object) -> tuple[str, ...] | None:
+    """Rules that select tables; None: every table."""
+    right = 'tables=["shop.*", "!shop.secret"]'
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise WrongArgument("tables", f"is {value!r}, and not a list of rules", right)
+    if not all(isinstance(one, str) and one.strip() for one in value):
+        raise WrongArgument("tables", f"is {value!r}, and not a list of rules", right)
+    return tuple(value)
 
 
 def retry_for(value: object) -> float | None:

@@ -84,10 +84,14 @@ def changes_call(
     columns: Sequence[str] | None,
     events: str,
     page_size: int | None,
+    tables: Sequence[str] | None,
+    operations: Sequence[str] | None,
     where: str | None,
 ) -> ChangesCall:
-    """Check the arguments of `changes`. Raises WrongArgument, and NotSupported."""
-    arguments.no_filter(where)
+    """Check the arguments of `changes`. Raises WrongArgument."""
+    rules = arguments.table_rules(tables)
+    if rules is not None and scope.table is not None:
+        raise WrongArgument("tables", f"is given beside table {scope.table!r}", 'changes("shop", tables=["shop.or*"])')
     if page_size is not None:
         arguments.page_size(page_size)
     if cursor is not None:
@@ -97,7 +101,16 @@ def changes_call(
     if low is not None and high is not None and cursor is None and high < low:
         raise WrongArgument("until", f"{until!r} lies before since {since!r}", 'since="2h", until="1h"')
     query = PullQuery(
-        scope, low, high, cursor, arguments.column_names(columns), arguments.events_kind(events), EVENTS_A_PAGE
+        scope,
+        low,
+        high,
+        cursor,
+        arguments.column_names(columns),
+        arguments.events_kind(events),
+        EVENTS_A_PAGE,
+        rules,
+        arguments.operation_kinds(operations),
+        arguments.condition(where),
     )
     return ChangesCall(query, page_size)
 
@@ -112,6 +125,7 @@ def rows_query(
     from_key: KeyLike | None,
     to_key: KeyLike | None,
     page_size: int | None,
+    where: str | None,
 ) -> RowsQuery:
     """Check the arguments of `rows`. Raises WrongArgument."""
     if key is not None and (from_key is not None or to_key is not None):
@@ -126,6 +140,7 @@ def rows_query(
         arguments.key_of_row("from_key", from_key),
         arguments.key_of_row("to_key", to_key),
         ROWS_A_PAGE if page_size is None else arguments.page_size(page_size),
+        arguments.condition(where),
     )
 
 

@@ -51,6 +51,8 @@ class TenantReads(Generic[ChangesT, RowsT]):
         columns: Sequence[str] | None = None,
         events: str = "all",
         page_size: int | None = None,
+        tables: Sequence[str] | None = None,
+        operations: Sequence[str] | None = None,
         where: str | None = None,
     ) -> ChangesT:
         """The changes of a table, of a database or of the tenant after `since`, up to and with `until`.
@@ -58,7 +60,10 @@ class TenantReads(Generic[ChangesT, RowsT]):
         `since` and `until` are an age (`"10m"`), a datetime with a zone, ISO 8601, a TSO, or `"now"`; `since` may be
         `"earliest"`. Without `until` a read ends at what was resolved when it began. `cursor` is that of an earlier
         page, and replaces `since`. `columns` are those of `row` and `old_row`; the client drops the others. `events`:
-        `"all"`, `"rows"` or `"ddl"`. `where` is refused: the API has no filter. Nothing is read before the result is.
+        `"all"`, `"rows"` or `"ddl"`. Nothing is read before the result is.
+
+        The server filters: `where="total > 100"` is a SQL expression that the row or the old row fulfils, `operations`
+        are some of `"insert"`, `"update"`, `"delete"`, and `tables=["shop.*", "!shop.secret"]` are TiCDC's rules.
         """
         call = calls.changes_call(
             calls.changes_scope(self._scope, database, table),
@@ -69,6 +74,8 @@ class TenantReads(Generic[ChangesT, RowsT]):
             columns=columns,
             events=events,
             page_size=page_size,
+            tables=tables,
+            operations=operations,
             where=where,
         )
         return self._reads.changes(call)
@@ -84,9 +91,11 @@ class TenantReads(Generic[ChangesT, RowsT]):
         from_key: KeyLike | None = None,
         to_key: KeyLike | None = None,
         page_size: int | None = None,
+        where: str | None = None,
     ) -> RowsT:
         """The rows of a table as of a time. `key={"id": 1}` is one row; `from_key` (inclusive) and `to_key` (exclusive)
-        are a range. Nothing is read before the result is."""
+        are a range. `where="total > 100"` is a SQL expression, by which the server selects rows. Nothing is read before
+        the result is."""
         query = calls.rows_query(
             calls.table_scope(self._scope, database, table),
             self._reads.clock,
@@ -96,6 +105,7 @@ class TenantReads(Generic[ChangesT, RowsT]):
             from_key=from_key,
             to_key=to_key,
             page_size=page_size,
+            where=where,
         )
         return self._reads.rows(query)
 
@@ -119,6 +129,7 @@ class TableReads(Generic[ChangesT, RowsT]):
         columns: Sequence[str] | None = None,
         events: str = "all",
         page_size: int | None = None,
+        operations: Sequence[str] | None = None,
         where: str | None = None,
     ) -> ChangesT:
         """The changes of the table: see TenantReads.changes."""
@@ -131,6 +142,7 @@ class TableReads(Generic[ChangesT, RowsT]):
             columns=columns,
             events=events,
             page_size=page_size,
+            operations=operations,
             where=where,
         )
 
@@ -143,6 +155,7 @@ class TableReads(Generic[ChangesT, RowsT]):
         from_key: KeyLike | None = None,
         to_key: KeyLike | None = None,
         page_size: int | None = None,
+        where: str | None = None,
     ) -> RowsT:
         """The rows of the table: see TenantReads.rows."""
         return self._tenant.rows(
@@ -154,6 +167,7 @@ class TableReads(Generic[ChangesT, RowsT]):
             from_key=from_key,
             to_key=to_key,
             page_size=page_size,
+            where=where,
         )
 
     def at(self, at: TimeLike) -> RowsT:

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from tistream_client.core.asking import Patience, json_of
-from tistream_client.core.errors import BadRequest, Gone, UnknownName, WrongArgument
+from tistream_client.core.errors import BadRequest, Gone, NotSupported, TiStreamError, UnknownName, WrongArgument
 from tistream_client.core.events import ArrowPage, Page
 from tistream_client.core.scope import Scope
 from tistream_client.core.steps import Answer, Asking, Fetch, Reading
@@ -36,6 +36,17 @@ class PullQuery:
     columns: tuple[str, ...] | None
     events: str
     page_size: int
+    tables: tuple[str, ...] | None = None
+    operations: tuple[str, ...] | None = None
+    where: str | None = None
+
+    @property
+    def filter(self) -> dict[str, str]:
+        """The parameters of the filter."""
+        found = {"where": self.where}
+        for name, values in (("tables", self.tables), ("operations", self.operations)):
+            found[name] = None if values is None else ",".join(values)
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def pull(
@@ -58,7 +69,7 @@ def pull(
         yield from _check_columns(query.scope, query.columns, patience)
     while True:
         params = {"start_ts": str(since or 0)} if cursor is None else {"cursor": cursor}
-        params |= {"limit": str(query.page_size), "events": query.events, **form}
+        params |= {"limit": str(query.page_size), "events": query.events, **query.filter, **form}
         params["wait_ms"] = str(_FOLLOW_WAIT_MS if end_ts is None else _WAIT_MS)
         if end_ts is not None:
             params["end_ts"] = str(end_ts)
@@ -74,11 +85,22 @@ def pull(
         except BadRequest as refused:
             if cursor is not None and refused.parameter == "end_ts":
                 return  # the cursor is above end_ts: an earlier pull has everything
-            raise
+            raise not_known(refused, query.filter) from None
         cursor = page.cursor
         yield page
         if end_ts is not None and page.resolved_ts is not None and page.resolved_ts >= end_ts:
             return
+
+
+def not_known(refused: BadRequest, used: Mapping[str, str]) -> TiStreamError:
+    """The exception for a refused request: NotSupported if the server does not know a filter that was `used`."""
+    name = refused.parameter or ""
+    if name in used and refused.detail.startswith("unknown parameter"):
+        return NotSupported(
+            f"{name}={used[name]!r}: this server is of a version without filters. Filter what arrives, "
+            'for example changes.to_polars().filter(pl.col("row").struct.field("total") > 100)'
+        )
+    return refused
 
 
 def newest_ts(scope: Scope, patience: Patience) -> Asking[int]:

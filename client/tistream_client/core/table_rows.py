@@ -29,11 +29,14 @@ class RowsQuery:
     from_key: Key | None
     to_key: Key | None
     page_size: int
+    where: str | None = None
 
     def request(self, cursor: str | None, form: str) -> Fetch:
         """The request of the page at `cursor`; None: of the first one."""
         params = {"ts": NOW if self.at is None else str(self.at)} if cursor is None else {"cursor": cursor}
         params |= {"limit": str(self.page_size), "format": form}
+        if self.where is not None:
+            params["where"] = self.where
         if self.columns is not None:
             params["columns"] = ",".join(self.columns)
         for name, key in (("key", self.key), ("from_key", self.from_key), ("to_key", self.to_key)):

@@ -162,7 +162,7 @@ def _options(table: pa.Table, level: int) -> dict[str, object]:
         "compression_level": levels,
         "use_dictionary": ["table_id", "op", "txn_source"],
         "column_encoding": encodings,
-        "write_statistics": ["table_id", "commit_ts"],
+        "write_statistics": ["table_id", "commit_ts", "key", "op"],
         "write_page_checksum": True,
         "store_schema": False,
     }

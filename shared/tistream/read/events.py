@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from tistream.arrays import Bools, Int64s
 from tistream.read.cursor import Place, Position
 from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 
 _KEY = pa.binary()
@@ -29,7 +30,7 @@ class Image:
     """The decoded rows of some changes, either all new rows or all old rows. A change without such a row is null in
     every column."""
 
-    columns: Sequence[pa.Array]  # the visible columns; one whose values were not decoded has the type null
+    columns: Sequence[pa.Array]  # those of Rows.columns; one whose values were not decoded has the type null
     keys: Sequence[pa.Array]  # the key's columns; for a table without a key, the integer handle `_tidb_rowid`
 
 
@@ -56,6 +57,12 @@ class Rows:
         # Whether the event is the delete or the put of an update that is shown as both. Both images have one index.
         Bools
     )
+    shown: tuple[Column, ...] | None = None  # the columns of the images, if they are not all visible ones
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the images."""
+        return self.version.table.visible_columns if self.shown is None else self.shown
 
     def __len__(self) -> int:
         return len(self.op)

@@ -13,10 +13,10 @@ from tistream import trace
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
 from tistream.pool.footers import FooterCache
-from tistream.pool.rows import read_row_group
+from tistream.pool.rows import open_segment, read_row_group
 from tistream.read.plan import GroupRef
 from tistream.read.shared_work import SharedWork
-from tistream.read.source_contract import GroupIndex
+from tistream.read.source_contract import GroupIndex, GroupStatistics
 from tistream.storage import layout
 from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream.storage.object_store import ObjectStore
@@ -92,6 +92,17 @@ class GroupCache:
             )
         table_id, commit_ts = (table.column(name).to_numpy() for name in INDEX_COLUMNS)
         return GroupIndex(table_id, commit_ts, table.nbytes)
+
+    def statistics(self, group: GroupRef) -> GroupStatistics:
+        """What the segment's footer states of a row group. The footer is cached. Raises the errors of `rows`."""
+        footer = open_segment(self._objects, group.segment, self._footers).footer
+        bounds = {one.column: (one.low, one.high) for one in footer.groups[group.index].chunks}
+        (low, high), (least, most) = bounds["key"], bounds["op"]
+        keys = None if low is None or high is None else (low, high)
+        ops = (
+            None if least is None or most is None else (int.from_bytes(least, "little"), int.from_bytes(most, "little"))
+        )
+        return GroupStatistics(keys, ops)
 
     def until_ms(self, groups: Iterable[GroupRef]) -> int | None:
         """The time, in monotonic ms, until which a result computed from these row groups may be cached: the earliest of

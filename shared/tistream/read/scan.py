@@ -24,7 +24,7 @@ from tistream.read.plan import GroupRef, PlanCut
 from tistream.read.raw_events import render_raw
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Moving, Needed, render
-from tistream.read.source_contract import Alive, Batch, DerivedResult, GroupIndex, ScanSource, always
+from tistream.read.source_contract import Alive, Batch, DerivedResult, Excluded, GroupIndex, ScanSource, always
 
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
@@ -125,8 +125,9 @@ class _Weights:
 
 class Scan:
     """Reads the events of one scope that follow the position `start` and have a commit_ts <= `high`. `numbered`: values
-    of ENUM and SET are numbers, not names. `moving`, `needed`: see row_events. `alive` is called before each row group
-    is read, and before rows are rendered; it raises if the reader has left."""
+    of ENUM and SET are numbers, not names. `moving`, `needed`: see row_events. Row groups that are `excluded` are not
+    read. `alive` is called before each row group is read, and before rows are rendered; it raises if the reader has
+    left."""
 
     def __init__(
         self,
@@ -139,6 +140,7 @@ class Scan:
         numbered: bool = False,
         moving: Moving | None = None,
         needed: Needed | None = None,
+        excluded: Excluded | None = None,
         alive: Alive = always,
     ) -> None:
         self._source = source
@@ -149,6 +151,7 @@ class Scan:
         self._numbered = numbered
         self._moving = moving
         self._needed = needed
+        self._excluded = excluded
         self._alive = alive
         self._low = start.low_ts  # every event at or below it has been returned
         self._rows = min(budget.first_rows, budget.rows)  # size of the next chunk
@@ -179,7 +182,7 @@ class Scan:
         raw = isinstance(self._scope, RawScope)
         groups = plan.groups_in(self._source.segments(window), window, ids, raw=raw)
         while self._low < end:
-            shape = self._numbered, self._moving, self._needed
+            shape = self._numbered, self._moving, self._needed, self._excluded
             key = (self._scope, self._low, end, self._rows, self._budget, *shape)
             step = self._source.shared(key, end, lambda alive: self._step(groups, end, ids, alive), self._alive)
             if step.crowd is not None:
@@ -219,6 +222,8 @@ class Scan:
                 high = begins - 1
                 break
             alive()
+            if self._excluded is not None and self._excluded(ref, window):
+                continue
             index = self._source.index(ref)
             decoded += index.decoded_bytes
             at, commit_ts = _chosen(ref, index, window, ids, raw=isinstance(self._scope, RawScope))

@@ -24,7 +24,7 @@ from tistream.read.plan import GroupRef
 from tistream.read.raw_scope import RawScope
 from tistream.read.row_events import Interval, Shapes
 from tistream.read.shared_work import SharedResult
-from tistream.read.source_contract import Alive, DerivedResult, GroupIndex, T
+from tistream.read.source_contract import Alive, DerivedResult, GroupIndex, GroupStatistics, T
 from tistream.schema.history import History, ListedTable, NamedInterval
 from tistream.schema.imports import ImportPeriod
 from tistream.schema.visible import TableVersion, fold
@@ -125,6 +125,9 @@ class TenantSource:
 
     def index(self, group: GroupRef) -> GroupIndex:
         return self._cache.index(group)
+
+    def statistics(self, group: GroupRef) -> GroupStatistics:
+        return self._cache.statistics(group)
 
     def shared(self, key: Hashable, high: int, make: Callable[[Alive], DerivedResult[T]], alive: Alive) -> T:
         with self._lock:

@@ -46,6 +46,25 @@ class GroupIndex:
     decoded_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class GroupStatistics:
+    """What the footer of a segment states of a row group: the bounds, inclusive, of its raw keys and of `op`. None if
+    it states none."""
+
+    keys: tuple[bytes, bytes] | None
+    ops: tuple[int, int] | None
+
+
+class Excluded(Protocol):
+    """Decides, without reading rows, which row groups no event that the reader wants can come from. Instances that
+    decide equally are equal, and have equal hashes."""
+
+    def __hash__(self) -> int: ...
+
+    def __call__(self, group: GroupRef, window: Window) -> bool:
+        """Whether no row of the group in the window gives an event that the reader wants."""
+
+
 class ScanSource(Protocol):
     """A tenant's committed rows and schema history. Both must be complete up to the end of the window that is read."""
 
@@ -78,6 +97,9 @@ class ScanSource(Protocol):
 
     def index(self, group: GroupRef) -> GroupIndex:
         """Read the table_id and commit_ts of each row in a row group."""
+
+    def statistics(self, group: GroupRef) -> GroupStatistics:
+        """Read the statistics of a row group. Its rows are not read."""
 
     def shared(self, key: Hashable, high: int, make: Callable[[Alive], DerivedResult[T]], alive: Alive) -> T:
         """Call `make`, or return the result of another pull that called it with the same key. The result depends only

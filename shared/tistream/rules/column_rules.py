@@ -35,6 +35,11 @@ class ColumnRules:
             out.append((includes, pattern))
         return cls(tuple(out))
 
+    @property
+    def literals(self) -> list[str]:
+        """The names, in lower case, that rules without wildcards name."""
+        return [pattern.literal for _, pattern in self.rules if pattern.literal is not None]
+
     def chosen(self, names: Sequence[str]) -> Bools:
         """For each column, whether the rules include it."""
         out = np.zeros(len(names), dtype=bool)

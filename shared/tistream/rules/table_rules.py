@@ -55,6 +55,16 @@ class TableRules:
             out[found] = rule.includes
         return out
 
+    @property
+    def literals(self) -> list[Name]:
+        """The (database, table), in lower case unless the rules are case-sensitive, that rules without wildcards
+        name."""
+        return [
+            (rule.database.literal, rule.table.literal)
+            for rule in self.rules
+            if rule.database.literal is not None and rule.table.literal is not None
+        ]
+
     def matches_schema(self, database: str) -> bool:
         """Whether the rules include any table that the database may have. A rule that excludes only some of its tables
         does not exclude the database; one that excludes `database.*` does."""

@@ -267,6 +267,36 @@ def test_a_column_that_a_table_does_not_have_is_named_beside_a_near_one(acme: Te
     assert list(acme.changes("shop", "gone", columns=["any"], events="ddl"))
 
 
+def test_the_server_filters_changes_and_rows(acme: Tenant, orders: Table, lines: list[Line]) -> None:
+    def fulfils(line: Line) -> bool:
+        return any(row is not None and float(row["amount"] or 0) > 10 for row in (line["row"], line["old_row"]))
+
+    of: Any = {"where": "amount > 10", "operations": ["update", "delete"]}
+    changed = [line for line in of_table(lines, "orders") if line["op"] == "delete" or line["old_row"] is not None]
+    expected = [line for line in changed if fulfils(line)]
+    assert 0 < len(expected) < len(changed)
+    found = orders.changes(events="rows", page_size=7, **of)
+    assert [line_of(event) for event in found] == expected
+    assert orders.changes(**of).to_arrow().num_rows == len(expected)
+    rules = acme.changes(tables=["shop.k_*", "!shop.k_un*"], events="rows")
+    assert {event.table for event in rules if isinstance(event, RowEvent)} == {
+        line["table"] for line in lines if line["type"] == "row" and line["table"].startswith("k_")
+    }
+    rows = list(orders.rows(where="amount > 10 and id < 30", page_size=2))
+    assert [row.row for row in rows] == [
+        row.row for row in orders.rows() if float((row.row or {})["amount"] or 0) > 10 and int(row.key["id"]) < 30
+    ]
+    assert rows
+    for wrong in (orders.changes(where="amout > 1"), orders.rows(where="amout > 1")):
+        with pytest.raises(BadRequest, match=r"no column 'amout' \(did you mean amount\?\)") as refused:
+            list(wrong)
+        assert refused.value.parameter == "where"
+    with pytest.raises(UnknownName, match=r"there is no table shop.ordrs .*\(did you mean orders\?\)"):
+        list(acme.changes("shop", "ordrs", since=EVERYTHING.snapshot_ts))
+    with pytest.raises(UnknownName, match=r"there is no table shop.ordrs .*\(did you mean orders\?\)"):
+        list(acme.rows("shop", "ordrs"))
+
+
 def test_readers_of_arrow_take_a_read_as_it_is(orders: Table) -> None:
     changes, rows = orders.changes(columns=["id", "amount"]), orders.at("now")
     newest = changes.to_polars()["commit_ts"].max()

@@ -389,7 +389,7 @@ def test_an_imported_table_is_held_until_it_is_backfilled_and_others_are_served(
         return b"".join(world.pulls.answer(world.view, scope, asked, lambda: True))
 
     def shown() -> dict[str, bool]:
-        return {one.name: one.held is not None for one in lists.tables(world.view, "d", 500).tables}
+        return {one.name: one.held is not None for one in lists.tables(world.view, "d", 500, None).tables}
 
     world.records.append(table(200, 1, table_info(100, "t", mode=1)))
     assert world.refreshed() == 500

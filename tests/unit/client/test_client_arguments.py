@@ -11,7 +11,6 @@ import pytest
 from tistream_client import (
     AsyncTiStream,
     FileCheckpoint,
-    NotSupported,
     SqlCheckpoint,
     TiStream,
     WrongArgument,
@@ -86,6 +85,14 @@ def test_arguments_of_a_client(client: Callable[..., Any], how: dict[str, Any], 
         (lambda _: TiStream(URL).tenant(7, ""), "tenant", 'tenant("7", "acme")'),
         (lambda _: FileCheckpoint("/no/such/folder/cursor"), "path", '"orders.cursor"'),
         (lambda _: SqlCheckpoint(""), "name", '"orders-copy"'),
+        (lambda acme: acme.changes("shop", "orders", where=""), "where", 'where="total > 100"'),
+        (lambda acme: acme.changes("shop", "orders", where=5), "where", 'where="total > 100"'),
+        (lambda acme: acme.rows("shop", "orders", where=" "), "where", 'where="total > 100"'),
+        (lambda acme: acme.changes(operations="insert"), "operations", 'operations=["insert", "update"]'),
+        (lambda acme: acme.changes(operations=["inserts"]), "operations", "insert, update, delete"),
+        (lambda acme: acme.changes(tables="shop.*"), "tables", '"!shop.secret"'),
+        (lambda acme: acme.changes(tables=[""]), "tables", '"!shop.secret"'),
+        (lambda acme: acme.changes("shop", "orders", tables=["shop.*"]), "tables", 'tables=["shop.or*"]'),
         (lambda _: SqlCheckpoint("a", table=""), "table", '"tistream_checkpoints"'),
     ],
 )
@@ -101,11 +108,6 @@ def test_a_cluster_may_have_a_number_or_a_name() -> None:
     assert [repr(TiStream(URL).tenant(one, "acme")) for one in (7, "7", "eu-1")] == [
         "Tenant(7/acme)", "Tenant(7/acme)", "Tenant(eu-1/acme)",
     ]  # fmt: skip
-
-
-def test_a_filter_is_refused_by_name(tenant: Tenant) -> None:
-    with pytest.raises(NotSupported, match=r"where='total > 100': the pull API of this platform has no filter"):
-        tenant.changes("shop", "orders", where="total > 100")
 
 
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:

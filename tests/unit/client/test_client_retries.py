@@ -15,6 +15,7 @@ from tistream_client import (
     Forbidden,
     Gone,
     NoAnswer,
+    NotSupported,
     Page,
     ServerError,
     TiStreamError,
@@ -210,3 +211,16 @@ def test_an_exception_names_the_cause_and_the_code() -> None:
     assert isinstance(error, Conflict)
     assert (error.code, error.cause_id, error.problem["base_ts"]) == ("not-complete", "01J", "5")
     assert "[cause 01J]" in str(error)
+
+
+def test_a_filter_is_sent_with_each_page_and_a_server_without_filters_is_named() -> None:
+    of = {"tables": ("shop.*", "!shop.x"), "operations": ("insert", "update"), "where": "total > 1"}
+    played = Played([page("a", 50, 7), page("b", 100, 8)], **of)
+    sent = {"tables": "shop.*,!shop.x", "operations": "insert,update", "where": "total > 1"}
+    assert [{name: query[name] for name in sent} for query in played.queries] == [sent, sent]
+    refused = refusal(400, detail="unknown parameter 'where'; this call takes limit", parameter="where")
+    found = Played([refused], where="total > 1").error
+    assert isinstance(found, NotSupported)
+    assert "where='total > 1': this server is of a version without filters" in str(found)
+    wrong = refusal(400, detail="where: no column 'totl'", parameter="where")
+    assert isinstance(Played([wrong], where="totl > 1").error, BadRequest)

@@ -114,7 +114,7 @@ def test_only_what_prunes_has_statistics_and_pages_have_checksums() -> None:
     body = bytes(view)
     group = pq.read_metadata(io.BytesIO(body)).row_group(0)
     columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
-    assert {name for name, column in columns.items() if column.is_stats_set} == {"table_id", "commit_ts"}
+    assert {name for name, column in columns.items() if column.is_stats_set} == {"table_id", "commit_ts", "key", "op"}
     assert {column.compression for column in columns.values()} == {"ZSTD"}
     page = columns["value"].data_page_offset + columns["value"].total_compressed_size - 3
     damaged = body[:page] + bytes([body[page] ^ 1]) + body[page + 1 :]

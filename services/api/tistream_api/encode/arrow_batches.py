@@ -70,10 +70,10 @@ def end_batch(end: PageEnd) -> pa.RecordBatch:
     return pa.record_batch([*values, pa.array([end.cursor], pa.string())], schema=schema)
 
 
-def row_schema(version: TableVersion) -> pa.Schema:
-    """The schema of a table's row events."""
+def row_schema(version: TableVersion, columns: Sequence[Column]) -> pa.Schema:
+    """The schema of a table's row events that have these columns."""
     table = version.table
-    row = [field_of(column) for column in table.visible_columns]
+    row = [field_of(column) for column in columns]
     key = [field_of(column) for column in table.key_columns] or [ROWID]
     return _row_schema(key, row, {"database": version.database, "table": table.name, "table_id": str(table.id)})
 
@@ -125,7 +125,7 @@ def _shape(rows: Rows) -> Hashable:
     """A key that is equal for two sets of events if their rows can be in one batch: the table's names, its id, and its
     columns."""
     table = rows.version.table
-    columns = tuple((column.name, sql_type(column)) for column in table.visible_columns)
+    columns = tuple((column.name, sql_type(column)) for column in rows.columns)
     return rows.version.database, table.name, table.id, columns, tuple(column.name for column in table.key_columns)
 
 
@@ -138,7 +138,7 @@ class _TableBatches:
         first = self._sets[0]
         self._new = _Side([one.new for one in self._sets])
         self._old = _Side([one.old for one in self._sets])
-        self._schema = row_schema(first.version)
+        self._schema = row_schema(first.version, first.columns)
         self._row_fields, self._key_fields = (list(self._schema.field(name).type) for name in ("row", "key"))
 
     def batch(self, events: Events, seq: Int64s) -> pa.RecordBatch:

@@ -101,7 +101,7 @@ def _writer(rows: Rows, events: Events) -> LineWriter:
     """Make a function that renders lines of `events`, which must all belong to `rows`."""
     version, at = rows.version, events.at
     table = version.table
-    visible = table.visible_columns
+    visible = rows.columns
     new, old = rows.new_at[at], rows.old_at[at]
     names = f',"database":{quoted(version.database)},"table":{quoted(table.name)},"table_id":"{table.id}"'
     stamps = [

@@ -68,7 +68,7 @@ class OneStream:
 def _schema_of(one: Rows | RawRows | Ddls) -> pa.Schema:
     match one:
         case Rows():
-            return row_schema(one.version)
+            return row_schema(one.version, one.columns)
         case RawRows():
             return RAW_SCHEMA
         case _:
@@ -95,7 +95,10 @@ def one_stream(
     def in_force(ts: int | None) -> pa.Schema:
         known = resolved_ts()
         version = source.table(known if ts is None else min(ts, known), database, table)
-        return nameless_schema(database, table) if version is None else row_schema(version)
+        if version is None:
+            return nameless_schema(database, table)
+        shown = version.table.visible_columns if params.choice is None else params.choice.shown(version.table)
+        return row_schema(version, shown)
 
     return OneStream(in_force)
 

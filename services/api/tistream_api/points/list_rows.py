@@ -16,6 +16,7 @@ from tistream_api.encode.piece import Piece
 from tistream_api.points import point_cursor
 from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.row_formats import RowEncoder
+from tistream_api.points.row_selection import RowSelection
 from tistream_api.points.table_rows import DecodedRows, Shape, pages
 
 
@@ -35,7 +36,8 @@ def undecodable(barrier: Barrier) -> Undecodable:
 class RowsPage:
     """One answer of ListRows, with at most `limit` rows. It begins after the raw key `after`. If `only` is set, only
     the row whose key has this text is sent. `count` is called with what is about to be sent, `record_barrier` with a
-    row that cannot be decoded, and the answer ends early once `stopping` returns True."""
+    row that cannot be decoded, and the answer ends early once `stopping` returns True, or if `selection` has selected
+    nothing when `late` does."""
 
     scope: Scope
     shape: Shape
@@ -48,13 +50,16 @@ class RowsPage:
     count: Callable[[int, int, int], None]
     record_barrier: Callable[[Barrier], None]
     stopping: Callable[[], bool]
+    selection: RowSelection | None = None
+    late: Callable[[], bool] = lambda: False
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the answer's bytes. Raises Undecodable before the first of them."""
         last, more = self.after, False
         sent = 0
         try:
-            for rows, barrier in self._found():
+            for found, barrier in self._found():
+                rows = found if self.selection is None else self.selection.selected(found)
                 page = rows if len(rows) <= self.limit - sent else rows.slice(0, self.limit - sent)
                 if barrier is not None:
                     self.record_barrier(barrier)
@@ -65,8 +70,13 @@ class RowsPage:
                         yield b""  # the answer begins: from now on, no error status is possible
                     self.count(len(page), len(page), 0)
                     yield from self._counted(self.encoder.rows(page))
-                    last = page.raw[len(page) - 1].as_py()
+                reached = found if len(page) == len(rows) else page
+                if len(reached):
+                    last = reached.raw[len(reached) - 1].as_py()
                 sent += len(page)
+                if not sent and last != self.after and self.late():
+                    more = True
+                    break
                 if len(page) < len(rows) or barrier is not None or sent == self.limit or self.stopping():
                     more = True
                     break
@@ -79,8 +89,10 @@ class RowsPage:
 
     def _found(self) -> Iterator[tuple[DecodedRows, Barrier | None]]:
         rest = KeySpan(self.after + b"\0", b"") if self.after else KeySpan(b"", b"")
-        ranges = [one for one in (asked.clip(rest) for asked in self.ranges) if one is not None]
-        return pages(self.shape, self.reads.scan(Window(0, self.shape.ts), ranges), self.only)
+        asked = self.ranges if self.selection is None else self.selection.narrowed(self.ranges)
+        ranges = [one for one in (some.clip(rest) for some in asked) if one is not None]
+        shape = self.shape if self.selection is None else self.selection.decoded
+        return pages(shape, self.reads.scan(Window(0, self.shape.ts), ranges), self.only)
 
     def _cursor(self, key: bytes) -> str:
         return point_cursor.encode(Kind.ROWS, self.scope, PointPosition(0, self.shape.ts, key=key))

@@ -10,6 +10,7 @@ from tistream.decode.handle_bytes import NotAKey, handle_bound, handle_columns, 
 from tistream.errors import AlreadyDiffers, InvalidRequest, UnknownName
 from tistream.model.base_cover import Hole
 from tistream.model.span import KeySpan, shown_key
+from tistream.near import did_you_mean
 from tistream.pool.versions.plan import TableRange, record_prefix, records_of
 from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.completeness import complete_from
@@ -18,17 +19,20 @@ from tistream.read.imported import check_rows
 from tistream.read.source import TenantSource, not_kept
 from tistream.schema.tidb.table import Table
 from tistream.schema.visible import TableVersion
+from tistream_api.encode.shown_names import MayRead
 from tistream_api.points.table_rows import Shape
+from tistream_api.tenant.near_names import nearest
 
 
-def table_at(source: TenantSource, scope: Scope, ts: int) -> TableVersion:
+def table_at(source: TenantSource, scope: Scope, ts: int, may_read: MayRead | None) -> TableVersion:
     """The base table that has the name in `scope` (database and table) at `ts`. Raises UnknownName."""
     assert scope.database is not None
     assert scope.table is not None
     version = source.table(ts, scope.database, scope.table)
     if version is None:
         raise UnknownName(
-            f"there is no table {scope.database}.{scope.table} at {ts}: ListTables with this ts has the names"
+            f"there is no table {scope.database}.{scope.table} at {ts}{nearest(source, scope, ts, may_read)}: "
+            "ListTables with this ts has the names"
         )
     if version.head.kind != "table":
         what = f"{scope.database}.{scope.table} is a {version.head.kind} at {ts}"
@@ -76,7 +80,8 @@ def shape_of(source: TenantSource, version: TableVersion, ts: int, columns: Sequ
             if name not in by_name:
                 known = ", ".join(by_name)
                 raise InvalidRequest(
-                    f"columns: no column {name[:80]!r}; the table has {known}", {"parameter": "columns"}
+                    f"columns: no column {name[:80]!r}{did_you_mean(name, by_name)}; the table has {known}",
+                    {"parameter": "columns"},
                 )
         visible = tuple(by_name[name] for name in columns)
     return Shape(version, ts, source.schema_version(ts), visible)

@@ -101,7 +101,7 @@ class PartReads:
 
         def found() -> RowParts:
             ts = self.points.times.readable(view, "ts", ask.ts)
-            version = table_at(view.source, scope, ts)
+            version = table_at(view.source, scope, ts, read_caller.may_read)
             reads = self.points.pool_reads(view, ts)
             check_complete(view.source, reads, [version], ts)
             ranges, _ = ranges_asked(version, None, ask.from_key, ask.to_key)

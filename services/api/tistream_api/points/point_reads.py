@@ -34,9 +34,11 @@ from tistream_api.points.net.squash import squash_parts
 from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.row_formats import ENCODERS
 from tistream_api.points.row_history import RowHistory
+from tistream_api.points.row_selection import RowSelection
 from tistream_api.points.snapshot_pull import SnapshotPage, check_snapshot
 from tistream_api.points.transaction import Transaction
 from tistream_api.pull.admitted import Admission, Admitted, Answer, ReadCaller
+from tistream_api.pull.answer import FILTERED_MS
 from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.request.point_queries import DiffRequest, HistoryRequest, RowsRequest, SnapshotRequest
 from tistream_api.tenant.ts_validator import TsValidator
@@ -65,13 +67,18 @@ class PointReads:
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:
             at = self._rows_start(view, scope, ask)
-            version = table_at(view.source, scope, at.high_ts)
+            version = table_at(view.source, scope, at.high_ts, read_caller.may_read)
             reads = self.pool_reads(view, at.high_ts)
             check_complete(view.source, reads, [version], at.high_ts)
             shape = shape_of(view.source, version, at.high_ts, ask.columns)
             ranges, only = ranges_asked(version, ask.key, ask.from_key, ask.to_key)
             if ask.until is not None:
                 ranges = up_to(ranges, self._part_end(scope, ask.until, at))
+            selection = None
+            if ask.choice is not None:
+                ask.choice.check(version.table)
+                selection = RowSelection(ask.choice, shape)
+            late_ms = self.admission.clock.monotonic_ms() + FILTERED_MS
             page = RowsPage(
                 scope,
                 shape,
@@ -84,6 +91,8 @@ class PointReads:
                 admitted.count,
                 view.record_barrier,
                 admitted.watched.stopping,
+                selection,
+                lambda: self.admission.clock.monotonic_ms() >= late_ms,
             )
             return page.pieces()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tistream.follow.tenant_view import TenantView
 from tistream.read.cursor import Scope
+from tistream_api.encode.shown_names import MayRead
 from tistream_api.points.named_table import table_at
 from tistream_api.request.point_queries import When
 from tistream_api.tenant.ts_validator import TsValidator
@@ -18,12 +19,12 @@ class Definitions:
 
     times: TsValidator
 
-    def definition(self, view: TenantView, scope: Scope, ts: When) -> dict[str, Any]:
+    def definition(self, view: TenantView, scope: Scope, ts: When, may_read: MayRead | None) -> dict[str, Any]:
         """The definition of the base table that has the name in `scope` (database and table) at `ts`. Raises
         UnknownName, Gone, InvalidRequest, Unavailable."""
         view.wait_fresh()
         at = self.times.readable(view, "ts", ts)
-        version = table_at(view.source, scope, at)
+        version = table_at(view.source, scope, at, may_read)
         return {
             "ts": str(at),
             "database": version.database,

@@ -27,6 +27,7 @@ from tistream_api.encode.piece import Piece
 from tistream_api.request.params import PullParams
 
 INTERRUPTED_MS = 500  # pause of a stream whose input cannot be read
+FILTERED_MS = 5_000  # an answer whose filter has selected nothing for so long ends where it is
 IDLE_MS = 1_000  # interval of `resolved` events in a stream without other events
 
 
@@ -77,7 +78,8 @@ class Pull:
     # ---- a page
 
     def _page(self) -> Iterator[Piece]:
-        deadline_ms = self.clock.monotonic_ms() + self.params.wait_ms
+        begun_ms = self.clock.monotonic_ms()
+        deadline_ms = begun_ms + self.params.wait_ms
         page = _Page(self.start, self.params.limit, self.one)
         while True:
             high = self._high()
@@ -85,6 +87,9 @@ class Pull:
                 try:
                     for events in self._wanted(page.take(self._scanned(page.at, high, self.params.limit))):
                         yield from self._bytes(events)
+                        if not page.sent and page.at > self.start and self._late(begun_ms):
+                            page.full = True
+                            break
                 except (RetryableError, Gone):
                     if not page.sent:  # after events were sent, the answer ends here and the next one continues
                         raise
@@ -120,6 +125,10 @@ class Pull:
             yield events
             if self.progress.stopping():
                 return
+
+    def _late(self, since_ms: int) -> bool:
+        """Whether a pull with a filter has said nothing for too long, so that its client might give up."""
+        return self.params.choice is not None and self.clock.monotonic_ms() - since_ms >= FILTERED_MS
 
     def _high(self) -> int:
         resolved_ts = self.progress.resolved_ts()
@@ -159,6 +168,7 @@ class Pull:
 
     def _stream(self) -> Iterator[Piece]:
         page = _Page(self.start, None, self.one)
+        begun_ms = self.clock.monotonic_ms()
         told_ms = None
         while not self.progress.stopping():
             high = self.progress.resolved_ts()
@@ -168,7 +178,8 @@ class Pull:
                     self._wanted(page.take(self._scanned(page.at, high, None))) if page.at.low_ts < high else ()
                 ):
                     yield from self._bytes(events)
-                    if len(events) and page.at.place is Place.DONE and not page.barrier:
+                    quiet = not len(events) and not self._late(told_ms or begun_ms)
+                    if page.at.place is Place.DONE and not page.barrier and not quiet:
                         yield from self._page_end(page.at)
                         told_ms = self.clock.monotonic_ms()
             except RetryableError:

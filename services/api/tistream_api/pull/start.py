@@ -11,7 +11,7 @@ from tistream.clock import Clock
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.follow.tenant_view import TenantView
 from tistream.model.tenant_kind import TenantKind
-from tistream.model.ts import from_physical_ms
+from tistream.model.ts import Window, from_physical_ms
 from tistream.read import cursor as cursors
 from tistream.read.cursor import Position, Scope
 from tistream.read.imported import check_pull
@@ -30,8 +30,10 @@ from tistream_api.pull.admitted import Admission, Answer, ReadCaller
 from tistream_api.pull.answer import Pull, ScanFrom
 from tistream_api.pull.decode_slots import DecodeSlots, SlotEncoder
 from tistream_api.pull.dropped_answers import DroppedAnswers
+from tistream_api.pull.filtered import check_choice
 from tistream_api.pull.wanted import wanted
 from tistream_api.request.params import PullParams
+from tistream_api.tenant.near_names import nearest
 
 
 def check_kind(view: TenantView, kind: TenantKind) -> None:
@@ -97,7 +99,7 @@ class Pulls:
             has_slot()
             with trace.child("wait fresh"):
                 view.wait_fresh(read_caller.alive)
-            start = self._start(view, scope, params)
+            start = self._start(view, scope, params, may_read)
             one = one_stream(params, view.source, scope, view.resolved_ts)
             coded = compressed(new_encoder(params, one), params.coding)
         except BaseException:
@@ -106,13 +108,13 @@ class Pulls:
         encoder: Encoder = SlotEncoder(coded, self.working, admitted.tenant, read_caller.alive)
         if may_read is not None:
             encoder = ShownNames(encoder, may_read)
-        scanner = self._scanner(view, scope, params.events, read_caller.alive)
+        scanner = self._scanner(view, scope, params, read_caller.alive)
         pull = Pull(
             scope, params, start, admitted.watched, scanner, self.clock, admitted.count, encoder, one, admitted.room
         )
         return admitted.answer(pull.answer())
 
-    def _start(self, view: TenantView, scope: Scope, params: PullParams) -> Position:
+    def _start(self, view: TenantView, scope: Scope, params: PullParams, may_read: MayRead | None) -> Position:
         if params.cursor is not None:
             start = cursors.decode(scope, params.cursor)
             if params.end_ts is not None and params.end_ts < start.commit_ts:
@@ -125,6 +127,9 @@ class Pulls:
             view.check_known()
             if not isinstance(scope, RawScope):
                 check_pull(view.source, view.shards(), scope, start.low_ts, params.end_ts)
+            if params.choice is not None:
+                low = min(start.low_ts, view.resolved_ts())
+                check_choice(params.choice, view.source, scope, Window(low, low), begins=False)
             return start
         assert params.start_ts is not None  # Parse_pull requires one of the two
         view.check_served(params.start_ts)
@@ -142,18 +147,22 @@ class Pulls:
         high = resolved_ts if params.end_ts is None else min(params.end_ts, resolved_ts)
         if not view.source.name_exists(scope, low, max(low, high)):
             raise UnknownName(
-                f"there is no {scope.shown} between {low} and {max(low, high)}: ListDBs and ListTables have the names"
+                f"there is no {scope.shown} between {low} and {max(low, high)}"
+                f"{nearest(view.source, scope, high, may_read)}: ListDBs and ListTables have the names"
             )
+        if params.choice is not None:
+            check_choice(params.choice, view.source, scope, Window(low, max(low, high)), begins=True)
         check_pull(view.source, view.shards(), scope, low, params.end_ts)
         return Position(params.start_ts)
 
     def _now_ts(self) -> int:
         return from_physical_ms(self.clock.now_ms() + 1) - 1
 
-    def _scanner(self, view: TenantView, scope: Scope, events: str, alive: Callable[[], None]) -> ScanFrom:
+    def _scanner(self, view: TenantView, scope: Scope, params: PullParams, alive: Callable[[], None]) -> ScanFrom:
         def scan(start: Position, high: int, limit: int | None) -> Iterator[Batch]:
             budget = self.budget if limit is None else self.budget.for_page(limit)
             tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
-            return self.working.each(tenant, wanted(events, view.source, scope, start, high, budget, alive), alive)
+            found = wanted(params.events, view.source, scope, start, high, budget, alive, params.choice)
+            return self.working.each(tenant, found, alive)
 
         return scan

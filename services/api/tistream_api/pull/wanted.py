@@ -1,5 +1,5 @@
-"""Selects the events of a window that a pull requests: rows, DDL events or both. Pure except for the reads of the
-source."""
+"""Selects the events of a window that a pull requests: rows, DDL events or both, by its filter. Pure except for the
+reads of the source."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from tistream.filters.event_choice import EventChoice
 from tistream.model.ts import Window
 from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import Events
 from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import Alive, Batch, ScanSource, always
+from tistream_api.pull.filtered import NeededBy, Outside, chosen, scope_of
 from tistream_api.request.params import ALL, DDL
 
 
@@ -24,15 +26,34 @@ def wanted(
     high: int,
     budget: Budget,
     alive: Alive = always,
+    choice: EventChoice | None = None,
 ) -> Iterator[Batch]:
-    """The scope's events after `start` with commit_ts <= `high`; `kind` is the parameter `events`. `alive` checks the
-    client while rows are read."""
+    """The scope's events after `start` with commit_ts <= `high`; `kind` is the parameter `events`, and `choice` the
+    pull's filter. `alive` checks the client while rows are read."""
+    found = _events(kind, source, scope, start, high, budget, alive, choice)
+    return found if choice is None else chosen(choice, found)
+
+
+def _events(
+    kind: str,
+    source: ScanSource,
+    scope: Scope,
+    start: Position,
+    high: int,
+    budget: Budget,
+    alive: Alive,
+    choice: EventChoice | None,
+) -> Iterator[Batch]:
     if kind == DDL:  # from the schema history: no segment is read
         if start.low_ts < high:
             events = Events.ordered([source.ddl_events(scope, Window(start.low_ts, high))])
             yield Batch(events.after(start), high)
         return
-    batches = Scan(source, scope, start, high, budget, alive=alive).batches()
+    scanned = scope_of(scope, choice)
+    needed = None if choice is None or choice.columns is None else NeededBy(choice)
+    excluded = None if choice is None else Outside(choice, scanned, source)
+    scan = Scan(source, scanned, start, high, budget, needed=needed, excluded=excluded, alive=alive)
+    batches = scan.batches()
     yield from batches if kind == ALL else map(_rows, batches)
 
 

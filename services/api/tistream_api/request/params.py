@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from tistream.filters.event_choice import EventChoice
+
 LIMIT_DEFAULT = 10_000
 LIMIT_MAX = 1_000_000
 WAIT_MS_MAX = 60_000
@@ -30,3 +32,4 @@ class PullParams:
     format: str = FORMATS[0]
     events: str = ALL
     coding: str | None = None  # the Content-Encoding of the answer, from the header Accept-Encoding; no query parameter
+    choice: EventChoice | None = None  # the filter

@@ -18,6 +18,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from tistream.errors import InvalidRequest
+from tistream.filters.event_choice import PARAMETERS, EventChoice
 from tistream.model.ts import MAX_TS, from_physical_ms
 from tistream_api.request.params import FORMATS, LIMIT_DEFAULT, LIMIT_MAX
 
@@ -51,6 +52,9 @@ class RowsQuery(_Query):
     to_key: str | None = Field(default=None, description="exclusive; a key, or its first columns")
     limit: str | None = Field(default=None, description=f"rows in the answer, 1 to {LIMIT_MAX}; {LIMIT_DEFAULT}")
     columns: str | None = Field(default=None, description="names of the columns in `row`, with commas between")
+    where: str | None = Field(
+        default=None, description="only rows that fulfil this SQL expression over the table's columns"
+    )
     format: str | None = Field(
         default=None, description="ndjson (lines of JSON), arrow (one IPC stream) or parquet (one file)"
     )
@@ -137,6 +141,7 @@ class RowsRequest:
     columns: tuple[str, ...] | None
     format: str
     until: str | None = None
+    choice: EventChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +211,7 @@ def rows_request(query: bytes) -> RowsRequest:
         columns=columns,
         format=_format(given),
         until=given.get("until"),
+        choice=EventChoice.parse(None, None, None, given.get("where")),
     )
 
 
@@ -268,9 +274,9 @@ def snapshot_request(query: bytes, is_snapshot: Callable[[str], bool]) -> Snapsh
 
 
 SNAPSHOT_PARAMETERS = ("snapshot", "cursor", "limit", "format")
-NOT_WITH_SNAPSHOT = ("start_ts", "end_ts", "wait_ms", "follow", "events", "squash")
+NOT_WITH_SNAPSHOT = ("start_ts", "end_ts", "wait_ms", "follow", "events", "squash", *PARAMETERS)
 SQUASH_PARAMETERS = ("squash", "start_ts", "end_ts", "cursor", "limit", "format", "events")
-PLAIN_PULL_PARAMETERS = ("wait_ms", "follow", "snapshot")
+PLAIN_PULL_PARAMETERS = ("wait_ms", "follow", "snapshot", *PARAMETERS)
 SQUASH_EVENTS = ("all", "rows")
 
 

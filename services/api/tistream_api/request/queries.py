@@ -6,12 +6,15 @@ Their validators raise ValueError, which query_string.py turns into a 400 that n
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Annotated, ClassVar, Self, get_args
 from urllib.parse import urlencode
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
+from tistream.errors import InvalidRequest
+from tistream.filters.event_choice import EventChoice
 from tistream.model.ids import TenantKey
 from tistream.model.ts import MAX_TS
 from tistream.wire.audit import LIMIT_DEFAULT as AUDIT_LIMIT
@@ -45,6 +48,8 @@ WALL_MS_MAX = 10**15  # the year 33658
 DDL_LIMIT_DEFAULT = 100
 DDL_LIMIT_MAX = 1_000
 MAX_SEQ = (1 << 63) - 1
+
+_choice = lru_cache(maxsize=32)(EventChoice.parse)
 
 Events = Annotated[EventKinds | None, WithJsonSchema({"type": "string", "enum": list(get_args(EventKinds))})]
 WallMs = Annotated[int | None, Decimal(0, WALL_MS_MAX, "^[0-9]{1,16}$")]
@@ -84,8 +89,8 @@ def check_endless(given: Collection[str], *, follow: bool, form: str) -> None:
         )
 
 
-class PullQuery(QueryModel):
-    """The query parameters of PullDB and PullTenant. Exactly one of `start_ts` and `cursor` is given."""
+class AnyPullQuery(QueryModel):
+    """The query parameters of every pull. Exactly one of `start_ts` and `cursor` is given."""
 
     one_table: ClassVar[bool] = False
 
@@ -126,8 +131,32 @@ class PullQuery(QueryModel):
         "every change above. 409 for a table whose rows are not known then: run a backfill",
     )
 
+    operations: OptionalText = Field(
+        default=None, description="only these row events: insert, update, delete, with commas between"
+    )
+    columns: OptionalText = Field(
+        default=None, description="only these columns of `row` and `old_row`: rules as `id,total` or `*,!secret`"
+    )
+    where: OptionalText = Field(
+        default=None, description="only row events whose row or old row fulfils this SQL expression over its columns"
+    )
+
+    @property
+    def rules(self) -> str | None:
+        """The parameter `tables`; None for a pull of one table."""
+        return None
+
+    @property
+    def choice(self) -> EventChoice | None:
+        """The filter. Raises InvalidRequest."""
+        return _choice(self.rules, self.operations, self.columns, self.where)
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        try:
+            self.choice  # noqa: B018
+        except InvalidRequest as error:
+            raise WrongQuery(str(error), str(error.extra["parameter"])) from None
         if self.squash or self.snapshot is not None:
             return self  # point_queries.squash_ask has the rules, and reads times
         self._check_numbers()
@@ -165,11 +194,33 @@ class PullQuery(QueryModel):
         assert not isinstance(self.start_ts, str)
         assert not isinstance(self.end_ts, str)
         return PullParams(
-            self.start_ts, self.cursor, self.end_ts, self.limit, self.wait_ms, self.follow, self.format, events, coding
+            self.start_ts,
+            self.cursor,
+            self.end_ts,
+            self.limit,
+            self.wait_ms,
+            self.follow,
+            self.format,
+            events,
+            coding,
+            self.choice,
         )
 
 
-class TablePullQuery(PullQuery):
+class PullQuery(AnyPullQuery):
+    """The query parameters of PullDB and PullTenant."""
+
+    tables: OptionalText = Field(
+        default=None, description="only tables that these rules of TiCDC include: `shop.*,!shop.secret`"
+    )
+
+    @property
+    def rules(self) -> str | None:
+        """The parameter `tables`."""
+        return self.tables
+
+
+class TablePullQuery(AnyPullQuery):
     """The query parameters of PullTable."""
 
     one_table: ClassVar[bool] = True

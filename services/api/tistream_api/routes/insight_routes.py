@@ -18,6 +18,7 @@ from tistream_api.auth.access import Resource, allows, readable_parts
 from tistream_api.request.queries import At, DdlBefore, LagMinutes
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
+from tistream_api.routes.read_callers import readable
 from tistream_api.status.lag_sampler import LagSampler
 from tistream_api.status.overview import summary
 from tistream_api.status.tenant_status import TenantStatus
@@ -86,8 +87,10 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         responses=openapi.LIST_PROBLEMS,
     )
     @gate.READ_TABLE
-    def table_schema(cluster_id: str, tenant_id: str, db: str, table: str, query: At) -> TableColumns:
+    def table_schema(request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: At) -> TableColumns:
         """The columns of the table, view or sequence that has this name at `ts`."""
-        return lists.schema(view_of(cluster_id, tenant_id), name_of(db), name_of(table), query.ts)
+        view = view_of(cluster_id, tenant_id)
+        may_read = readable(caller_of(request).grants, view)
+        return lists.schema(view, name_of(db), name_of(table), query.ts, may_read)
 
     return router

@@ -32,7 +32,7 @@ from tistream_api.pull.start import Pulls, check_kind
 from tistream_api.request.bodies import Body, read
 from tistream_api.request.head_requests import is_head
 from tistream_api.request.meta_paths import at_meta
-from tistream_api.request.queries import At, CoverageRange, Pull, PullQuery, TablePull
+from tistream_api.request.queries import AnyPullQuery, At, CoverageRange, Pull, TablePull
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
 from tistream_api.routes.point_routes import squashed
@@ -71,7 +71,7 @@ def _view(tenants: Tenants, cluster_id: str, tenant_id: str) -> TenantView:
 def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, points: PointReads, guard: Gate) -> None:
     squash = squashed(points, guard)
 
-    def answer(request: Request, query: PullQuery, view: TenantView, *names: str) -> Response:
+    def answer(request: Request, query: AnyPullQuery, view: TenantView, *names: str) -> Response:
         check_kind(view, TenantKind.TIDB)
         inside = query.cursor is not None and point_cursor.is_snapshot(query.cursor)
         if query.squash or query.snapshot is not None or inside:
@@ -147,8 +147,9 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
     @gate.LIST_TABLES
     def list_tables(request: Request, cluster_id: str, tenant_id: str, db: str, query: At) -> TableNames:
         """The base tables that a database has at a time, without those that the token may not read."""
-        found = lists.tables(_view(tenants, cluster_id, tenant_id), name_of(db), query.ts)
-        grants, database = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id), name_of(db))
+        grants, view = caller_of(request).grants, _view(tenants, cluster_id, tenant_id)
+        found = lists.tables(view, name_of(db), query.ts, readable(grants, view))
+        database = (name_of(cluster_id), name_of(tenant_id), name_of(db))
         shown = [table for table in found.tables if allows(grants, "read", Resource(*database, table.name))]
         return TableNames(ts=found.ts, database=found.database, tables=shown)
 

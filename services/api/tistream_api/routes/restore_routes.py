@@ -23,7 +23,7 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import Accepted
 from tistream_api.admission import gate
-from tistream_api.admission.gate import Gate
+from tistream_api.admission.gate import Gate, caller_of
 from tistream_api.points.named_table import check_complete, table_at
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.table_definition import Definitions
@@ -34,7 +34,7 @@ from tistream_api.request.meta_paths import at_meta
 from tistream_api.request.raw_path import name_of
 from tistream_api.request.restore_body import RESTORE_ID
 from tistream_api.routes import openapi
-from tistream_api.routes.read_callers import read_caller_of, watched
+from tistream_api.routes.read_callers import read_caller_of, readable, watched
 from tistream_api.undo.undo_reads import UndoReads
 
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
@@ -68,7 +68,8 @@ def build_restore_router(tenants: Tenants, definitions: Definitions, undos: Undo
         """TiDB's TableInfo, as JSON, of the table that had this name at `ts`."""
         ts = query.parsed(request.scope["query_string"])
         view = view_of(cluster_id, tenant_id)
-        return definitions.definition(view, Scope(view.tenant, name_of(db), name_of(table)), ts)
+        may_read = readable(caller_of(request).grants, view)
+        return definitions.definition(view, Scope(view.tenant, name_of(db), name_of(table)), ts, may_read)
 
     @router.post(
         TENANT + "/undos",
@@ -175,7 +176,7 @@ def _one(cluster_id: str, tenant_id: str, restore_id: str) -> str:
 def _tables(points: PointReads, view: TenantView, scope: Scope, ts: int) -> list[RestoreName]:
     """The base tables of the scope at `ts`. Raises UnknownName, Gone, NotComplete, InvalidRequest."""
     if scope.table is not None:
-        versions = [table_at(view.source, scope, ts)]
+        versions = [table_at(view.source, scope, ts, None)]
     else:
         if scope.database is not None and view.source.tables(ts, scope.database) is None:
             raise UnknownName(f"there is no database {scope.database} at {ts}: ListDBs with this ts has the names")

@@ -18,6 +18,8 @@ from tistream.wire.api import DatabaseList, DdlPage, ShownColumn, TableColumns, 
 from tistream.wire.changes import DdlChange
 from tistream.wire.schema_views import column_views
 from tistream_api.encode.ndjson import ddl_object
+from tistream_api.encode.shown_names import MayRead
+from tistream_api.tenant.near_names import nearest
 
 
 @dataclass(slots=True)
@@ -32,12 +34,13 @@ class Lists:
         at = self._time(view, ts)
         return DatabaseList(ts=str(at), databases=view.source.databases(at))
 
-    def tables(self, view: TenantView, database: str, ts: int | None) -> TableNames:
+    def tables(self, view: TenantView, database: str, ts: int | None, may_read: MayRead | None) -> TableNames:
         """The answer of ListTables. Raises UnknownName, Gone, InvalidRequest, Unavailable."""
         at = self._time(view, ts)
         found = view.source.tables(at, database)
         if found is None:
-            raise UnknownName(f"there is no database {database!r} at {at}: ListDBs with this ts has the names")
+            near = nearest(view.source, Scope(view.tenant, database), at, may_read)
+            raise UnknownName(f"there is no database {database!r} at {at}{near}: ListDBs with this ts has the names")
         physical = {
             one.head.id: one.head.physical_ids for one in view.source.tables_at(at, Scope(view.tenant, database))
         }
@@ -58,12 +61,17 @@ class Lists:
         found = complete_from(view.source, view.shards(), physical_ids)
         return None if isinstance(found, Hole) else str(max(found, view.earliest_ts()))
 
-    def schema(self, view: TenantView, database: str, table: str, ts: int | None) -> TableColumns:
+    def schema(
+        self, view: TenantView, database: str, table: str, ts: int | None, may_read: MayRead | None
+    ) -> TableColumns:
         """The answer of TableSchema. Raises UnknownName, Gone, InvalidRequest, Unavailable."""
         at = self._time(view, ts)
         version = view.source.table(at, database, table)
         if version is None:
-            raise UnknownName(f"there is no table {database}.{table} at {at}: ListTables with this ts has the names")
+            near = nearest(view.source, Scope(view.tenant, database, table), at, may_read)
+            raise UnknownName(
+                f"there is no table {database}.{table} at {at}{near}: ListTables with this ts has the names"
+            )
         return TableColumns(
             ts=str(at),
             database=version.database,

@@ -1,0 +1,225 @@
+"""Applies the filter of a pull: before rows are read, and to the events that were read. Pure except for reads of the
+source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tistream.arrays import Bools, Int64s
+from tistream.errors import InvalidRequest
+from tistream.filters.event_choice import EventChoice
+from tistream.filters.key_ranges import HandleRange
+from tistream.format.segment import OP_DELETE, OP_PUT
+from tistream.model.ts import Window
+from tistream.near import did_you_mean
+from tistream.pool.versions.plan import record_prefix
+from tistream.read.chosen_scope import ChosenScope
+from tistream.read.cursor import Scope
+from tistream.read.events import Ddls, Events, Image, Rows
+from tistream.read.plan import OP_DELETE as DELETE_EVENT
+from tistream.read.plan import GroupRef
+from tistream.read.source import TenantSource
+from tistream.read.source_contract import Batch, GroupStatistics, ScanSource
+from tistream.schema.tidb.table import Column, Table
+from tistream.schema.visible import TableVersion, fold
+
+TableHandles = tuple[Table, Sequence[HandleRange] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTables:
+    """The tables of a pull with `tables` (TableChoice): those in its database that the rules include."""
+
+    choice: EventChoice
+    database: str | None  # in lower case
+
+    def chosen(self, versions: Sequence[TableVersion]) -> Sequence[bool]:
+        """For each version, whether the pull reads its rows."""
+        return [self.database in (None, one.folded[0]) and self.choice.includes(one.name) for one in versions]
+
+
+def scope_of(scope: Scope, choice: EventChoice | None) -> Scope:
+    """The scope whose rows a pull reads, so that row groups of tables that are left out are not."""
+    if choice is None or choice.tables is None:
+        return scope
+    database = None if scope.database is None else fold(scope.database)
+    return ChosenScope(scope.tenant, scope.database, None, NamedTables(choice, database))
+
+
+def check_choice(choice: EventChoice, source: TenantSource, scope: Scope, window: Window, *, begins: bool) -> None:
+    """Check that tables and columns that a filter names exist, and that `where` can be evaluated for the tables that
+    there are at the window's low end. `begins`: the pull begins with a ts, not with a cursor; only then names that no
+    object has in the window are refused. Raises InvalidRequest, which names the parameter and the near name."""
+    if begins and choice.tables is not None:
+        for database, table in choice.tables.literals:
+            _check_table(source, scope, window, database, table)
+    if choice.where is None and choice.columns is None:
+        return
+    now = _tables(choice, source, scope, window.low)
+    for version in now:
+        choice.check(version.table)
+    if begins:
+        later = _tables(choice, source, scope, window.high)
+        choice.check_columns([version.table for version in (*now, *later)])
+
+
+def _tables(choice: EventChoice, source: TenantSource, scope: Scope, ts: int) -> list[TableVersion]:
+    return [version for version in source.tables_at(ts, scope) if choice.includes(version.name)]
+
+
+def _check_table(source: TenantSource, scope: Scope, window: Window, database: str, table: str) -> None:
+    if scope.database is not None and fold(scope.database) != database:
+        reason = f"is not in database {scope.database}, which this call reads"
+    elif source.name_exists(Scope(scope.tenant, database, table), window.low, window.high):
+        return
+    else:
+        names = [f"{version.database}.{version.head.name}" for version in source.tables_at(window.high, scope)]
+        reason = f"does not exist from {window.low} to {window.high}{did_you_mean(f'{database}.{table}', names)}"
+    raise InvalidRequest(f"tables: {database}.{table} {reason}: correct the rule", {"parameter": "tables"})
+
+
+@dataclass(frozen=True, slots=True)
+class NeededBy:
+    """The columns that a filtered pull needs (row_events.Needed)."""
+
+    choice: EventChoice
+
+    def __call__(self, version: TableVersion) -> Sequence[Column]:
+        """The columns of a table whose values are decoded."""
+        return self.choice.needed(version.table)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Excludes row groups by their statistics (source_contract.Excluded): those of keys for which `where` cannot be
+    true, and those that have none of the operations."""
+
+    choice: EventChoice
+    scope: Scope
+    source: ScanSource = field(compare=False)
+    # For each (window, physical id): the tables with the handles that `where` selects; None: nothing can be excluded.
+    _known: dict[tuple[Window, int], list[TableHandles] | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def __call__(self, group: GroupRef, window: Window) -> bool:
+        """Whether no row of the group in the window gives an event that the filter selects."""
+        physical_id = group.info.table_id_min
+        if physical_id != group.info.table_id_max:
+            return False  # rows of several small tables
+        key = window, physical_id
+        if key not in self._known:
+            self._known[key] = self._tables(physical_id, window)
+        tables = self._known[key]
+        if tables is None:
+            return False
+        statistics = self.source.statistics(group)
+        return all(
+            _other_keys(statistics, physical_id, ranges) or self._other_operations(statistics, table)
+            for table, ranges in tables
+        )
+
+    def _tables(self, physical_id: int, window: Window) -> list[TableHandles] | None:
+        found = self.source.shapes(self.scope, [physical_id], window)
+        versions = [one.version for one in found.intervals.get(physical_id, ()) if one.version is not None]
+        tables: list[TableHandles] = [(one.table, self.choice.keys(one.table)) for one in versions]
+        unbounded = self.choice.operations is None and any(ranges is None for _, ranges in tables)
+        return None if unbounded or physical_id in found.unknown else tables
+
+    def _other_operations(self, statistics: GroupStatistics, table: Table) -> bool:
+        wanted = self.choice.operations
+        if wanted is None or statistics.ops is None:
+            return False
+        if statistics.ops == (OP_DELETE, OP_DELETE):
+            return "delete" not in wanted
+        # A put is also the delete of another key, unless the handle is the key.
+        fixed = table.key_columns == table.handle_columns and not table.is_common_handle
+        return statistics.ops == (OP_PUT, OP_PUT) and wanted == {"delete"} and fixed
+
+
+def _other_keys(statistics: GroupStatistics, physical_id: int, ranges: Sequence[HandleRange] | None) -> bool:
+    if ranges is None or statistics.keys is None:
+        return False
+    first, last = statistics.keys
+    prefix = record_prefix(physical_id)
+    return not any(prefix + one.low <= last and (one.high is None or first < prefix + one.high) for one in ranges)
+
+
+def chosen(choice: EventChoice, found: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield the batches with the events that the filter selects, and the columns that it shows. If `where` cannot be
+    evaluated for a row, because its table lacks a column, the last batch ends below that row."""
+    for batch in found:
+        selected = _Selected(choice, batch.events)
+        misfit = selected.misfit
+        if misfit is None:
+            yield replace(batch, events=selected.events(len(batch.events)))
+            continue
+        commit_ts = int(batch.events.commit_ts[misfit])
+        through = None if batch.through is None else commit_ts - 1
+        before = misfit if through is None else int(np.searchsorted(batch.events.commit_ts, commit_ts))
+        yield replace(batch, events=selected.events(before), through=through, barrier=None, last=True)
+        return
+
+
+class _Selected:
+    """The events of one batch that a filter selects."""
+
+    def __init__(self, choice: EventChoice, events: Events) -> None:
+        self._choice, self._events = choice, events
+        self.misfit: int | None = None  # index of the first event of which `where` cannot be evaluated
+        self._sets = list(events.sets)
+        self._kept = np.zeros(len(events), dtype=bool)
+        for number in np.unique(events.source).tolist():
+            mine = np.flatnonzero(events.source == number)
+            one = events.sets[number]
+            if isinstance(one, Rows):
+                self._rows(number, one, mine)
+            elif isinstance(one, Ddls):
+                self._kept[mine] = [choice.sends(one.events[at]) for at in events.at[mine].tolist()]
+
+    def events(self, count: int) -> Events:
+        """The selected events among the first `count`."""
+        kept = np.flatnonzero(self._kept[:count])
+        return replace(self._events.chosen(kept), sets=tuple(self._sets))
+
+    def _rows(self, number: int, rows: Rows, mine: Int64s) -> None:
+        table, choice = rows.version.table, self._choice
+        try:
+            choice.check(table)
+        except InvalidRequest:
+            first = int(mine[0])
+            self.misfit = first if self.misfit is None else min(self.misfit, first)
+            return
+        at = self._events.at[mine]
+        new_at, old_at = rows.new_at[at], rows.old_at[at]
+        kept = _operations(choice, rows.op[at], old_at)
+        if choice.where is not None:
+            places = np.flatnonzero(kept)
+            true = np.zeros(len(places), dtype=bool)
+            for image, of in ((rows.new, new_at[places]), (rows.old, old_at[places])):
+                if image is not None:
+                    true |= choice.true_of(table, rows.columns, image.columns, of)
+            kept[places] = true
+        self._kept[mine] = kept
+        if choice.columns is not None:
+            self._sets[number] = _projected(rows, choice.shown(table))
+
+
+def _operations(choice: EventChoice, op: Int64s, old_at: Int64s) -> Bools:
+    if choice.operations is None:
+        return np.ones(len(op), dtype=bool)
+    deletes = op == DELETE_EVENT
+    out = deletes & ("delete" in choice.operations)
+    out |= ~deletes & (old_at >= 0) & ("update" in choice.operations)
+    kept: Bools = out | (~deletes & (old_at < 0) & ("insert" in choice.operations))
+    return kept
+
+
+def _projected(rows: Rows, shown: tuple[Column, ...]) -> Rows:
+    places = [rows.columns.index(column) for column in shown]
+
+    def side(image: Image | None) -> Image | None:
+        return None if image is None else Image([image.columns[at] for at in places], image.keys)
+
+    return replace(rows, new=side(rows.new), old=side(rows.old), shown=shown)

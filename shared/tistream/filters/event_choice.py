@@ -1,0 +1,170 @@
+"""What a reader wants of the events of a tenant: tables, operations, columns, and rows by an expression. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.arrays import Bools, Int64s
+from tistream.decode.cells.kinds import arrow_type, kind_of
+from tistream.errors import InvalidRequest
+from tistream.filters.expression import Expression
+from tistream.filters.key_ranges import HandleRange, handle_ranges
+from tistream.near import did_you_mean
+from tistream.rules.column_rules import ColumnRules
+from tistream.rules.rule_list import split_rules
+from tistream.rules.table_rules import TableRules
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.tidb.table import Column, Table
+from tistream.schema.visible import Name, fold
+
+OPERATIONS = ("insert", "update", "delete")
+PARAMETERS = ("tables", "operations", "columns", "where")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EventChoice:
+    """A filter of row events. `text` has the four parameters as the user wrote them; filters with equal texts are
+    equal. A part that is None restricts nothing.
+
+    An event is chosen if its operation is one of `operations`, and `where` is true of its row or of its old row. So a
+    row that no longer fulfils `where` is noticed. A change of a key is a delete and an insert, as in the events.
+    """
+
+    text: tuple[str | None, ...]
+    tables: TableRules | None = field(default=None, compare=False)
+    operations: frozenset[str] | None = field(default=None, compare=False)
+    columns: ColumnRules | None = field(default=None, compare=False)
+    where: Expression | None = field(default=None, compare=False)
+    # By the columns of `where` in a table: the error if their types do not fit.
+    _fitting: dict[tuple[Column, ...], str | None] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def parse(
+        cls, tables: str | None, operations: str | None, columns: str | None, where: str | None
+    ) -> EventChoice | None:
+        """Parse the four parameters; None if all of them are. `tables` and `columns` are rules, with commas between.
+        Raises InvalidRequest, which names the parameter."""
+        text = (tables, operations, columns, where)
+        if text == (None,) * len(PARAMETERS):
+            return None
+        return cls(
+            text,
+            _parsed("tables", tables, lambda one: TableRules.parse(split_rules(one))),
+            _parsed("operations", operations, _operations),
+            _parsed("columns", columns, lambda one: ColumnRules.parse(split_rules(one))),
+            _parsed("where", where, Expression.parse),
+        )
+
+    def includes(self, name: Name) -> bool:
+        """Whether the rules include a table of this name."""
+        return self.tables is None or self.tables.matches(*name)
+
+    def sends(self, event: DdlEvent) -> bool:
+        """Whether a DDL event is chosen: if the rules include a name that it involves or, for a DDL of a database, any
+        table that the database may have."""
+        if self.tables is None:
+            return True
+        if not event.table:
+            return self.tables.matches_schema(event.database)
+        named = [name for name in event.involved if name[1]] or [(event.database, event.table)]
+        return bool(self.tables.chosen(named).any())
+
+    def shown(self, table: Table) -> tuple[Column, ...]:
+        """The columns of a table that its rows are sent with."""
+        visible = table.visible_columns
+        if self.columns is None:
+            return visible
+        chosen = self.columns.chosen([column.name for column in visible])
+        return tuple(column for column, included in zip(visible, chosen, strict=True) if included)
+
+    def needed(self, table: Table) -> tuple[Column, ...]:
+        """The columns whose values are sent, or decide which rows are. All of them if the table lacks one."""
+        if self.columns is None:
+            return table.visible_columns
+        try:
+            used = () if self.where is None else self.where.columns(table)
+        except InvalidRequest:
+            return table.visible_columns
+        shown = self.shown(table)
+        return tuple(column for column in table.visible_columns if column in shown or column in used)
+
+    def check(self, table: Table) -> None:
+        """Check that `where` can be evaluated for the rows of a table. Raises InvalidRequest, which names the
+        parameter."""
+        if self.where is None:
+            return
+        try:
+            used = self.where.columns(table)
+            if used not in self._fitting:
+                self._fitting[used] = self._unfit(table)
+            reason = self._fitting[used]
+        except InvalidRequest as error:
+            reason = str(error)
+        if reason is not None:
+            raise InvalidRequest(f"where: {reason}", {"parameter": "where"})
+
+    def check_columns(self, tables: Sequence[Table]) -> None:
+        """Check that each rule of `columns` without wildcards names a column of one of the tables. Raises
+        InvalidRequest with the near name."""
+        if self.columns is None:
+            return
+        names = list(dict.fromkeys(column.name for table in tables for column in table.visible_columns))
+        known = {fold(name) for name in names}
+        for name in self.columns.literals:
+            if name not in known:
+                raise InvalidRequest(
+                    f"columns: no table of this call has a column {name!r}{did_you_mean(name, names)}: correct it, or "
+                    "leave it out",
+                    {"parameter": "columns"},
+                )
+
+    def keys(self, table: Table) -> tuple[HandleRange, ...] | None:
+        """The handles of the rows of which `where` can be true; None: any."""
+        return None if self.where is None else handle_ranges(self.where, table)
+
+    def true_of(self, table: Table, columns: Sequence[Column], arrays: Sequence[pa.Array], at: Int64s) -> Bools:
+        """For each event of a table, whether `where` is true of its row, which is row `at` of `arrays`, the values of
+        `columns`; False where `at` is -1. Raises InvalidRequest if the table does not fit."""
+        out: Bools = at >= 0
+        there = np.flatnonzero(out)
+        if self.where is None or not len(there):
+            return out
+        used = self.where.columns(table)
+        rows = pa.array(at[there])
+        out[there] = self.where.true_of(used, [arrays[columns.index(one)].take(rows) for one in used], len(there))
+        return out
+
+    def _unfit(self, table: Table) -> str | None:
+        assert self.where is not None
+        try:
+            self.where.fits(table, lambda column: pa.array([], arrow_type(kind_of(column))))
+        except InvalidRequest as error:
+            return str(error)
+        return None
+
+
+def _parsed(parameter: str, text: str | None, parse: Callable[[str], T]) -> T | None:
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{parameter}: {error}", {"parameter": parameter}) from None
+
+
+def _operations(text: str) -> frozenset[str]:
+    found = [one.strip().lower() for one in text.split(",")]
+    unknown = [one for one in found if one not in OPERATIONS]
+    if unknown:
+        raise InvalidRequest(
+            f"{unknown[0][:80]!r} is not an operation{did_you_mean(unknown[0], OPERATIONS)}: use "
+            f"{', '.join(OPERATIONS)}"
+        )
+    return frozenset(found)

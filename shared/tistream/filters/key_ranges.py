@@ -1,0 +1,164 @@
+"""The rows, by their handles, for which an expression can be true. Pure.
+
+Only comparisons of an integer column with exact numbers are used, if the handle begins with that column. Every other
+part of an expression may be true for any row, so the ranges contain all rows that the filter selects, and others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from tistream.decode.cells.handle import FLAG_INT, FLAG_UINT
+from tistream.decode.cells.kinds import Kind, kind_of
+from tistream.filters.expression import Expression
+from tistream.filters.operand import exact_number
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.table import Column, Table
+from tistream.schema.visible import fold
+
+Bounds = tuple[int, int]
+"""The numbers from the first to the last, both inclusive."""
+
+_SIGN = 1 << 63
+_OPPOSITE = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT, exp.EQ: exp.NEQ, exp.NEQ: exp.EQ}
+_TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ, exp.NEQ: exp.NEQ}
+
+
+@dataclass(frozen=True, slots=True)
+class HandleRange:
+    """The handles `low <= handle < high`; `high` None has no upper bound. A handle is what follows `t{id}_r` in a raw
+    key."""
+
+    low: bytes
+    high: bytes | None
+
+
+def handle_ranges(expression: Expression, table: Table) -> tuple[HandleRange, ...] | None:
+    """The handles of the rows of a table for which the expression can be true, ascending and disjoint. None: any."""
+    columns = table.handle_columns
+    if not columns or columns[0].tp not in t.INTEGERS or kind_of(columns[0]) not in (Kind.INT, Kind.UINT):
+        return None
+    bounds = _Bounds(columns[0])
+    found = bounds.of(expression.tree, truth=True)
+    if found == [bounds.every]:
+        return None
+    encode = _clustered if table.is_common_handle else _integer
+    return tuple(one for low, high in found for one in encode(columns[0], low, high))
+
+
+def _integer(column: Column, low: int, high: int) -> Iterable[HandleRange]:
+    """The handles of an integer primary key, which are compared as signed numbers whatever the column is."""
+    parts = [(low, high)] if not column.unsigned else [(max(low, _SIGN), high), (low, min(high, _SIGN - 1))]
+    for first, last in parts:
+        if first <= last:
+            begin, end = ((one + _SIGN) % (2 * _SIGN) for one in (first, last))
+            yield HandleRange(begin.to_bytes(8, "big"), None if end + 1 == 2 * _SIGN else (end + 1).to_bytes(8, "big"))
+
+
+def _clustered(column: Column, low: int, high: int) -> Iterable[HandleRange]:
+    """The handles of a clustered key whose first column is an integer."""
+    flag, shift = (FLAG_UINT, 0) if column.unsigned else (FLAG_INT, _SIGN)
+    begin, end = ((flag << 64) + one + shift for one in (low, high + 1))
+    yield HandleRange(begin.to_bytes(9, "big"), end.to_bytes(9, "big"))
+
+
+class _Bounds:
+    """Finds the values of one integer column for which a condition can be true, or false."""
+
+    def __init__(self, column: Column) -> None:
+        self._name = fold(column.name)
+        self.every: Bounds = (0, 2 * _SIGN - 1) if column.unsigned else (-_SIGN, _SIGN - 1)
+
+    def of(self, node: Any, *, truth: bool) -> list[Bounds]:
+        """The values with which `node` can be true (`truth`) or false: ascending, disjoint ranges."""
+        found = [self.every]
+        match node:
+            case exp.Paren():
+                found = self.of(node.this, truth=truth)
+            case exp.Not():
+                found = self.of(node.this, truth=not truth)
+            case exp.And() | exp.Or():
+                parts = [self.of(one, truth=truth) for one in node.flatten(unnest=False)]
+                both = isinstance(node, exp.And) == truth
+                found = _common(parts) if both else _joined(one for each in parts for one in each)
+            case exp.Between() if truth and self._mine(node.this):
+                low = self._compared(exp.GTE, _number(node.args["low"]))
+                found = _common([low, self._compared(exp.LTE, _number(node.args["high"]))])
+            case exp.In() if truth and self._mine(node.this):
+                found = _joined(one for each in node.expressions for one in self._equal(each))
+            case exp.Is() if truth and isinstance(node.expression, exp.Boolean):
+                found = self.of(node.this, truth=bool(node.expression.this))
+            case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+                found = self._comparison(node, truth=truth)
+        return found
+
+    def _comparison(self, node: Any, *, truth: bool) -> list[Bounds]:
+        how, left, right = type(node), node.this, node.expression
+        if self._mine(right):
+            how, left, right = _TURNED[how], right, left
+        if not self._mine(left):
+            return [self.every]
+        return self._compared(how if truth else _OPPOSITE[how], _number(right))
+
+    def _equal(self, node: Any) -> list[Bounds]:
+        return [] if isinstance(node, exp.Null) else self._compared(exp.EQ, _number(node))
+
+    def _compared(self, how: type[exp.Expr], number: Decimal | None) -> list[Bounds]:
+        low, high = self.every
+        if number is None or how is exp.NEQ:
+            return [self.every]
+        if how in (exp.EQ, exp.GTE):
+            low = max(low, math.ceil(number))
+        elif how is exp.GT:
+            low = max(low, math.floor(number) + 1)
+        if how in (exp.EQ, exp.LTE):
+            high = min(high, math.floor(number))
+        elif how is exp.LT:
+            high = min(high, math.ceil(number) - 1)
+        return [(low, high)] if low <= high else []
+
+    def _mine(self, node: Any) -> bool:
+        return isinstance(node, exp.Column) and fold(node.name) == self._name
+
+
+def _number(node: Any) -> Decimal | None:
+    """The value of an exact number, perhaps with a sign. None for anything else: a text, a number with an exponent."""
+    if isinstance(node, exp.Paren):
+        return _number(node.this)
+    if isinstance(node, exp.Neg):
+        found = _number(node.this)
+        return None if found is None else -found
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    exact = exact_number(node.this)
+    return None if exact is None else exact.as_py()
+
+
+def _joined(some: Iterable[Bounds]) -> list[Bounds]:
+    """The union of ranges."""
+    out: list[Bounds] = []
+    for low, high in sorted(some):
+        if out and low <= out[-1][1] + 1:
+            out[-1] = (out[-1][0], max(out[-1][1], high))
+        else:
+            out.append((low, high))
+    return out
+
+
+def _common(several: Iterable[list[Bounds]]) -> list[Bounds]:
+    """The numbers that are in each of several unions of ranges."""
+    first, *rest = several
+    for other in rest:
+        first = [
+            (max(low, begin), min(high, end))
+            for low, high in first
+            for begin, end in other
+            if max(low, begin) <= min(high, end)
+        ]
+    return first

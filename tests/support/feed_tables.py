@@ -55,7 +55,7 @@ def version(
         "state": t.STATE_PUBLIC,
         "pk_is_handle": pk_is_handle,
         "cols": [
-            {"state": t.STATE_PUBLIC, **one, "id": at + 1, "offset": at, "version": 2} for at, one in enumerate(columns)
+            {"state": t.STATE_PUBLIC, "id": at + 1, **one, "offset": at, "version": 2} for at, one in enumerate(columns)
         ],
         "index_info": [
             {

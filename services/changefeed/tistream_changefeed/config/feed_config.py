@@ -175,9 +175,32 @@ class StorageConfig(_Part):
     secret_access_key: str | None = None
 
 
+class IcebergConfig(_Part):
+    """The catalog and the namespace of the sink URI, and `[tistream.iceberg]`. `catalog_uri`: a URL of SQLAlchemy, or
+    that of a REST catalog. `warehouse`: the place of the tables. `namespace` may have `{database}` in it. `mode`: the
+    changes of tables are written, or the tables themselves, or both. `token`, `credential` and `secret_access_key` are
+    references of the form `${secret:NAME}`."""
+
+    catalog: str
+    namespace: str
+    catalog_uri: str
+    catalog_type: Literal["sql", "rest"] = "sql"
+    warehouse: str
+    mode: Literal["changelog", "upsert", "both"] = "changelog"
+    flush_interval_ms: int = 60_000
+    file_size: int = 64 << 20
+    keep_snapshots: int = 100
+    keep_hours: int = 24
+    token: str | None = None
+    credential: str | None = None
+    access_key: str | None = None
+    secret_access_key: str | None = None
+
+
 class FeedConfig(_Part):
     """The whole configuration of a feed. `kafka` names no brokers if the feed has another sink; `storage` is None if it
-    does not write files, and `mysql` if it does not write into a database. `raw_changes`: no update is split
+    does not write files, `mysql` if it does not write into a database, and `iceberg` if it does not write into a lake.
+    `raw_changes`: no update is split
     (`output-raw-change-event`). These are keys of `[tistream]`: `delivery` (exactly once or at least once),
     `split_unique_updates` (updates of any unique index are split, not only those of the handle key), `compatible`
     (messages reproduce TiCDC's errors), `allow_no_tables` (a feed is accepted although its rules include no existing
@@ -189,6 +212,7 @@ class FeedConfig(_Part):
     kafka: KafkaConfig = KafkaConfig()
     storage: StorageConfig | None = None
     mysql: MySqlConfig | None = None
+    iceberg: IcebergConfig | None = None
     filter: FilterConfig = FilterConfig()
     protocol: ProtocolConfig = ProtocolConfig()
     dispatchers: tuple[DispatcherConfig, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tistream_changefeed.config import kafka_kind, mysql_kind, storage_kind
+from tistream_changefeed.config import iceberg_kind, kafka_kind, mysql_kind, storage_kind
 from tistream_changefeed.config.feed_config import FeedConfig
 from tistream_changefeed.config.keys import KAFKA_KEYS, SinkKeys
 from tistream_changefeed.config.sink_uri import SinkUri, parse_kafka_uri, refused
@@ -47,12 +47,20 @@ _MYSQL = SinkKind(
     mysql_kind.finish,
     mysql_kind.check,
 )
+_ICEBERG = SinkKind(
+    "iceberg://CATALOG/NAMESPACE?catalog-uri=…",
+    iceberg_kind.ICEBERG_KEYS,
+    iceberg_kind.parse_iceberg_uri,
+    iceberg_kind.finish,
+    iceberg_kind.check,
+)
 KINDS = {
     "kafka": _KAFKA,
     "kafka+ssl": _KAFKA,
     "s3": _S3,
     "file": _FILE,
     **dict.fromkeys(mysql_kind.SCHEMES, _MYSQL),
+    iceberg_kind.SCHEME: _ICEBERG,
 }
 """Each kind of sink by the schemes of its URIs."""
 

@@ -122,7 +122,7 @@ def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:  # n
         storage.pop("terminator", None)  # as in TiCDC
     interval = storage.pop("flush_interval", None)
     if interval is not None:
-        storage["flush_interval_ms"] = _duration_ms(interval)
+        storage["flush_interval_ms"] = duration_ms(interval)
     values.setdefault("on_table_error", "stop-feed")
 
 
@@ -142,7 +142,7 @@ def check(config: FeedConfig) -> None:
         )
 
 
-def _duration_ms(text: str) -> int:
+def duration_ms(text: str) -> int:
     """Parse a duration as Go writes it, such as 1m30s."""
     found = _DURATION.findall(text)
     if not found or "".join(number + unit for number, unit in found) != text:

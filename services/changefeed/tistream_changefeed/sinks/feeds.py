@@ -21,12 +21,19 @@ def _kafka(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip]) ->
     return KafkaFeed(feed_settings.parsed(sink_uri, document, skips))
 
 
+def _iceberg(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip]) -> Feed:
+    from tistream_changefeed.sinks.iceberg.lake_feed import lake_feed  # noqa: PLC0415  # pyiceberg takes 2 s to import
+
+    return lake_feed(sink_uri, document, skips)
+
+
 _BUILDING: dict[str, Building] = {
     "kafka": _kafka,
     "kafka+ssl": _kafka,
     "s3": storage_feed,
     "file": storage_feed,
     **dict.fromkeys(SCHEMES, mysql_feed),
+    "iceberg": _iceberg,
 }
 
 

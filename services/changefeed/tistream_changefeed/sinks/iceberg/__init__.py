@@ -1,0 +1,27 @@
+"""Writes a feed into Iceberg tables: the changes of each table (`t__changes`, append-only), the table itself (`t`), or
+both.
+
+* The worker writes Parquet files with the field ids of the table, and commits them with pyiceberg. A commit is one
+  snapshot. Its summary says which feed wrote it, up to which position (`tistream.cursor`, `tistream.resolved_ts`), and
+  under which fence; properties of the table say the same.
+* A commit replaces the snapshot that this worker has read or written last, and no other. pyiceberg's own retries are
+  off (`commit.retry.num-retries`), because they would accept the files of a worker that is late.
+* Rows are collected for `flush-interval`. A window of several tables is committed in three steps: the feed's own table
+  `tistream.CLUSTER__TENANT__FEED` names the tables (`begun`); each table is committed; the feed's table gets the
+  progress. After a crash between these steps the rows are read again, and each table leaves out those that its own
+  cursor has passed. So each row is in each table once (invariant 38).
+* A worker that takes over first commits its fence to the feed's table, so that an older one can begin no window, and
+  then to the tables of the window that was begun, so that it can end none (invariant 40).
+* Cursors of tables lie between two commit_ts: a table shows whole transactions only. With several tables the same
+  resolved_ts is in all of them once the feed's table has it.
+* A column keeps its field id while TiDB keeps the column's id (table_schema.py). Renames, drops and additions of
+  columns change the schema alone; a default for rows that are there, a TRUNCATE or an update rewrites files.
+* The table itself is a list of files that are sorted by key. A commit reads the files in whose ranges keys have
+  changed, and writes them again, in the same snapshot that removes them (key_ranges.py).
+* Old snapshots expire in the commits (upkeep.py). Once a day, files that no snapshot names and that are older than a
+  day are deleted: those of a worker that was killed before its commit, and those of expired snapshots.
+
+The contract for the table itself asks for a second table of small changes (`t_delta`) and for rewrites by Spark; both
+are missing. So is the new version of a table (`t__v2`) after a change of a type that Iceberg cannot have: the feed then
+fails, and names the column.
+"""

@@ -1,0 +1,217 @@
+"""Access to a catalog of Iceberg tables. A commit is one snapshot, and succeeds only if the table is as this object has
+read or committed it last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    OAuthError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+)
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, UpdatesAndRequirements, UpdateTableMetadata
+from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
+from pyiceberg.transforms import HourTransform
+from sqlalchemy.exc import SQLAlchemyError
+
+from tistream.errors import TargetNotAllowed
+from tistream_changefeed.core.failure import FeedFailed, failed, refused, retry
+from tistream_changefeed.sinks.iceberg.table_schema import COMMIT_TIME, Shape, first_schema
+from tistream_changefeed.sinks.iceberg.target import Identifier
+from tistream_changefeed.sinks.iceberg.upkeep import PROPERTIES, Keeping, expired, hourly_tag, old_tags
+
+_RETRIES = "commit.retry.num-retries"
+_HOUR = PartitionSpec(PartitionField(COMMIT_TIME, 1_000, HourTransform(), "_commit_hour"))
+_MANIFESTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit to a table: a snapshot that removes and adds files. `summary` is that of the snapshot; `properties`
+    are properties of the table. `schema` replaces the table's, if it is not None. `resolved_ts`: of the hourly tag."""
+
+    summary: Mapping[str, str]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    added: Sequence[DataFile] = ()
+    removed: Sequence[DataFile] = ()
+    schema: Schema | None = None
+    resolved_ts: int | None = None
+
+
+class Lake:
+    """A catalog. `connect` opens it. `allowed` checks the location of a table, and raises TargetNotAllowed. Every call
+    may raise FeedFailed."""
+
+    def __init__(
+        self, connect: Callable[[], Catalog], where: str, keeping: Keeping, allowed: Callable[[str], object]
+    ) -> None:
+        self._connect, self.where, self._keeping, self._allowed = connect, where, keeping, allowed
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        with self.asking(self.where):
+            return self._connect()
+
+    def close(self) -> None:
+        """Close the connections to the catalog."""
+        if "_catalog" in self.__dict__:
+            self._catalog.close()
+
+    def named(self, identifier: Identifier) -> str:
+        """The name of a table in errors."""
+        return f"{self.where}/{'.'.join(identifier)}"
+
+    def load(self, identifier: Identifier) -> Table | None:
+        """Read a table; None if it does not exist."""
+        with self.asking(self.named(identifier)):
+            try:
+                return self._known(self._catalog.load_table(identifier))
+            except NoSuchTableError:
+                return None
+
+    def create(self, identifier: Identifier, shape: Shape | None, properties: Mapping[str, str]) -> Table:
+        """Create a table without columns. `shape` None: of the feed's own."""
+        where = self.named(identifier)
+        with self.asking(where):
+            try:
+                for depth in range(1, len(identifier)):
+                    self._create_namespace(identifier[:depth])
+                return self._known(
+                    self._catalog.create_table(
+                        identifier,
+                        first_schema(shape or "table"),
+                        partition_spec=_HOUR if shape == "changes" else UNPARTITIONED_PARTITION_SPEC,
+                        properties={**PROPERTIES, **properties},
+                    )
+                )
+            except TableAlreadyExistsError as error:
+                raise retry("sink", where, "another worker has created it") from error
+
+    def _create_namespace(self, name: Identifier) -> None:
+        try:
+            self._catalog.create_namespace_if_not_exists(name)
+        except NamespaceAlreadyExistsError:  # another worker was faster
+            return
+
+    def rename(self, before: Identifier, after: Identifier) -> Table:
+        """Rename a table."""
+        with self.asking(self.named(before)):
+            for depth in range(1, len(after)):
+                self._create_namespace(after[:depth])
+            return self._catalog.rename_table(before, after)
+
+    def summaries(self, table: Table) -> list[Mapping[str, str]]:
+        """The summaries of the snapshots of the main branch, the newest first."""
+        found: list[Mapping[str, str]] = []
+        snapshot = table.metadata.current_snapshot()
+        while snapshot is not None:
+            summary = snapshot.summary
+            found.append({} if summary is None else summary.additional_properties)
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else table.metadata.snapshot_by_id(parent)
+        return found
+
+    def files(self, table: Table) -> list[DataFile]:
+        """The data files of a table."""
+        with self.asking(self.named(table.name())):
+            return [task.file for task in table.scan().plan_files()]
+
+    def commit(self, table: Table, change: Commit) -> None:
+        """Commit to a table, which is as committed then. A change without data files is a snapshot too."""
+        where = self.named(table.name())
+        if table.properties.get(_RETRIES) != "0":
+            raise failed("sink", where, f"its property {_RETRIES} is not 0, so commits of a worker that is late would "
+                         "be accepted: set it to 0, then resume the changefeed")  # fmt: skip
+        with self.asking(where):
+            transaction = table.transaction()
+            if change.schema is not None:
+                _NewSchema(transaction, change.schema).commit()
+            if change.properties:
+                transaction.set_properties(dict(change.properties))
+            self._snapshot(transaction, change)
+            transaction.commit_transaction()
+
+    def _snapshot(self, transaction: Transaction, change: Commit) -> None:
+        update = transaction.update_snapshot(snapshot_properties=dict(change.summary))
+        producer = update.overwrite() if change.removed else update.merge_append()
+        for one in change.removed:
+            producer.delete_data_file(one)
+        for one in change.added:
+            producer.append_data_file(one)
+        producer.commit()  # first: a transaction keeps one condition on a snapshot, and drops those that come later
+        refs = transaction.table_metadata.refs
+        tags = {name: one.snapshot_id for name, one in refs.items() if name != "main"}
+        if change.resolved_ts is not None:
+            managed = ManageSnapshots(transaction)
+            for name in old_tags(tags, change.resolved_ts, self._keeping):
+                managed = managed.remove_tag(name)
+                tags.pop(name)
+            tag = hourly_tag(change.resolved_ts, tags)
+            if tag is not None:
+                managed = managed.create_tag(producer.snapshot_id, tag)
+                tags[tag] = producer.snapshot_id
+            managed.commit()
+        kept = {*tags.values(), producer.snapshot_id}
+        there = [(one.timestamp_ms, one.snapshot_id) for one in transaction.table_metadata.snapshots]
+        gone = expired(there, kept, self._keeping)
+        if gone:
+            ExpireSnapshots(transaction).by_ids(gone).commit()
+
+    def merges_manifests(self, table: Table) -> bool:
+        """Whether a table has more than _MANIFESTS manifests, so that a commit without files should merge them."""
+        snapshot = table.metadata.current_snapshot()
+        return snapshot is not None and len(snapshot.manifests(table.io)) > _MANIFESTS
+
+    def _known(self, table: Table) -> Table:
+        self._allowed(table.location())
+        return table
+
+    @contextmanager
+    def asking(self, where: str) -> Iterator[None]:
+        """Convert the errors of the catalog and of the files to FeedFailed. `where`: the table."""
+        try:
+            yield
+        except FeedFailed:
+            raise
+        except CommitFailedException as error:
+            raise retry("sink", where, f"another writer has changed the table: {error}", "conflict") from error
+        except CommitStateUnknownException as error:
+            raise retry("sink", where, f"no answer came to a commit: {error}") from error
+        except (UnauthorizedError, ForbiddenError, OAuthError) as error:
+            raise refused(where, str(error)) from error
+        except TargetNotAllowed as error:
+            raise failed("sink", where, str(error)) from error
+        except (SQLAlchemyError, OSError, NoSuchTableError) as error:
+            raise retry("sink", where, f"{type(error).__name__}: {error}") from error
+
+
+class _NewSchema(UpdateTableMetadata["_NewSchema"]):
+    """Makes a schema the current one of a table, with the field ids that it has. pyiceberg's own update of a schema
+    gives other ids to new fields."""
+
+    def __init__(self, transaction: Transaction, schema: Schema) -> None:
+        super().__init__(transaction)
+        self._schema = schema
+
+    def _commit(self) -> UpdatesAndRequirements:
+        there = self._transaction.table_metadata.schemas
+        same = next((one for one in there if one.fields == self._schema.fields), None)
+        if same is not None:
+            return (SetCurrentSchemaUpdate.model_validate({"schema-id": same.schema_id}),), ()
+        number = max(one.schema_id for one in there) + 1
+        schema = Schema(*self._schema.fields, schema_id=number)
+        return (AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate.model_validate({"schema-id": -1})), ()

@@ -1,0 +1,137 @@
+"""A feed into Iceberg tables: implements hold.feed.Feed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from pyiceberg.catalog import Catalog, load_catalog
+
+from tistream.clock import Clock
+from tistream.errors import InvalidRequest
+from tistream.schema.visible import TableVersion
+from tistream.secrets.references import filled
+from tistream.service.ids import random_id
+from tistream.wire.bulk.changefeeds import Skip
+from tistream_changefeed.config import parts
+from tistream_changefeed.config.feed_config import FeedConfig, IcebergConfig
+from tistream_changefeed.config.listed import refused
+from tistream_changefeed.config.parse import parse_feed
+from tistream_changefeed.config.plan import FeedPlan, PlannedTable, check_filters, included_tables, table_warnings
+from tistream_changefeed.core.shard import Order
+from tistream_changefeed.hold.feed import Allowed, Looked
+from tistream_changefeed.hold.sink import Pipeline, Sink
+from tistream_changefeed.sinks.allowed import check_hosts, storage_url
+from tistream_changefeed.sinks.iceberg.lake import Lake
+from tistream_changefeed.sinks.iceberg.lake_pipeline import LakePipeline
+from tistream_changefeed.sinks.iceberg.lake_sink import LakeSink
+from tistream_changefeed.sinks.iceberg.table_schema import Shape
+from tistream_changefeed.sinks.iceberg.target import LakeTarget
+from tistream_changefeed.sinks.iceberg.upkeep import Keeping
+from tistream_changefeed.sinks.kafka.feed_settings import check_no_secrets
+
+_SHAPES: dict[str, tuple[Shape, ...]] = {"changelog": ("changes",), "upsert": ("table",), "both": ("changes", "table")}
+_SECRETS = {
+    "token": "token",
+    "credential": "credential",
+    "access_key": "s3.access-key-id",
+    "secret_access_key": "s3.secret-access-key",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFeed:
+    """A feed into Iceberg tables that can run."""
+
+    config: FeedConfig
+    iceberg: IcebergConfig
+    target: LakeTarget
+    warnings: tuple[str, ...]
+    pipeline: LakePipeline
+
+    def check_allowed(self, allowed: Allowed) -> None:
+        """Implement Feed.check_allowed: the warehouse, and the catalog's host, or its file if it is SQLite."""
+        storage_url(self.iceberg.warehouse, allowed.file_urls)
+        catalog = urlsplit(self.iceberg.catalog_uri)
+        if catalog.scheme.startswith("sqlite"):
+            storage_url(f"file://{catalog.path.removeprefix('/')}", allowed.file_urls)
+        else:
+            port = catalog.port or (443 if catalog.scheme == "https" else 80)
+            check_hosts([f"{catalog.hostname or ''}:{port}"], allowed.hosts)
+
+    def plan(self, tables: Sequence[TableVersion]) -> FeedPlan:
+        """Implement Feed.plan."""
+        included = included_tables(self.config, tables)
+        planned: list[PlannedTable] = []
+        for version in included.sent:
+            try:
+                check_filters(self.pipeline.filter, version)
+            except InvalidRequest as error:
+                raise refused(str(error)) from None
+            names = [".".join(self.target.identifier(version.name, shape)) for shape in self.target.shapes]
+            columns = tuple(column.name for column in version.table.visible_columns)
+            planned.append(PlannedTable(*version.name, ", ".join(names), "", columns))
+        names = [one.topic for one in planned]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise refused(f"two tables would be written to {twice}: put {{database}} into the namespace")
+        return FeedPlan(tuple(planned), {}, tuple(table_warnings(self.config, included)))
+
+    def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:  # noqa: ARG002
+        """Implement Feed.look: connect to the catalog, and read a table that need not exist."""
+        lake = self.lake(values, allowed)
+        try:
+            for table in planned.tables:
+                lake.load(tuple(table.topic.split(", ")[0].split(".")))
+                break
+        finally:
+            lake.close()
+        return Looked()
+
+    def sinks(self, order: Order, clock: Clock, values: Mapping[str, str], allowed: Allowed) -> Callable[[], Sink]:
+        """Implement Feed.sinks."""
+        return lambda: LakeSink(self.target, self.lake(values, allowed), order, clock, random_id)
+
+    def pipeline_of(self, order: Order, values: Mapping[str, str]) -> Pipeline:  # noqa: ARG002
+        """Implement Feed.pipeline_of."""
+        return self.pipeline
+
+    def lake(self, values: Mapping[str, str], allowed: Allowed) -> Lake:
+        """The catalog of the feed. It is connected at the first call."""
+        place, _, options = storage_url(self.iceberg.warehouse, allowed.file_urls).partition("?")
+        properties = {
+            "type": self.iceberg.catalog_type,
+            "uri": filled(self.iceberg.catalog_uri, values),
+            "warehouse": place,
+            **{f"s3.{name}": value for name, value in parse_qsl(options)},
+        }
+        for name, key in _SECRETS.items():
+            text = getattr(self.iceberg, name)
+            if text is not None:
+                properties[key] = filled(text, values)
+
+        def connect() -> Catalog:
+            return load_catalog(self.iceberg.catalog, **properties)
+
+        return Lake(connect, self.target.where, self.target.keeping, lambda url: storage_url(url, allowed.file_urls))
+
+
+def lake_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> LakeFeed:  # noqa: ARG001
+    """Parse a sink URI and a configuration. `skips` are those of a sink that the feed had before, and are ignored.
+    Raises InvalidRequest."""
+    found = parse_feed(sink_uri, document)
+    check_no_secrets(found)
+    iceberg = found.config.iceberg
+    assert iceberg is not None
+    target = LakeTarget(
+        f"iceberg://{iceberg.catalog}",
+        iceberg.namespace,
+        _SHAPES[iceberg.mode],
+        iceberg.flush_interval_ms,
+        iceberg.file_size,
+        Keeping(iceberg.keep_snapshots, iceberg.keep_hours),
+    )
+    pipeline = LakePipeline(parts.feed_filter(found.config), parts.error_rules(found.config))
+    return LakeFeed(found.config, iceberg, target, found.warnings, pipeline)

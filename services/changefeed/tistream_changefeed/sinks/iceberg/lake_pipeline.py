@@ -1,0 +1,108 @@
+"""Prepares the events of a feed into Iceberg tables: filters them. Pure: the result depends only on the events and the
+configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tistream.read.cursor import Position, Scope
+from tistream.read.events import Events
+from tistream.read.scan import Budget, Scan
+from tistream.read.source_contract import ScanSource
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import Name
+from tistream_changefeed.core.outgoing import Mark
+from tistream_changefeed.core.row_events import RowEvents
+from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
+from tistream_changefeed.hold.sink import Encoded, PartitionsOf, TablesAt
+from tistream_changefeed.protocols.table_change import TableAt, TableChange, table_changes
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.split import never, split
+from tistream_changefeed.rows.window import EventWindow, raw_changes
+from tistream_changefeed.table_errors.rules import ErrorRules
+from tistream_changefeed.table_errors.table_failed import naming
+
+
+@dataclass(frozen=True, slots=True)
+class TableDdl:
+    """A DDL: implements Mark. `changes` are the tables that it changes and that the rules include."""
+
+    event: DdlEvent
+    changes: tuple[TableChange, ...]
+
+    @property
+    def size(self) -> int:
+        """Implement Mark.size."""
+        return len(self.event.query.encode())
+
+    @property
+    def content(self) -> None:
+        """Implement Mark.content: no messages are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakePipeline:
+    """The pipeline of a feed into Iceberg: implements hold.sink.Pipeline."""
+
+    filter: FeedFilter
+    errors: ErrorRules
+
+    @property
+    def first_rows(self) -> None:
+        """Implement Pipeline.first_rows: a feed begins without rows."""
+
+    @property
+    def tables(self) -> FeedTables:
+        """The tables whose rows must be read."""
+        return self.filter.read
+
+    def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
+        """Implement Pipeline.scan: no update is split."""
+        return Scan(source, scope, start, high, budget, moving=never)
+
+    def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Mark, ...]]:  # noqa: ARG002
+        """Implement Pipeline.opened: nothing comes before the rows."""
+        return iter(())
+
+    def rows(self, events: Events, partitions: PartitionsOf) -> Encoded[RowEvents]:  # noqa: ARG002
+        """Implement Pipeline.rows. Raises TableFailed."""
+        chosen: list[RowBatch] = []
+        for batch in raw_changes(events).rows:
+            with naming(batch):
+                chosen += self.filter.window(EventWindow((batch,), ())).rows
+        return Encoded(RowEvents(split(EventWindow(tuple(chosen), ()), never)), lambda part: part)
+
+    def concerned(self, event: DdlEvent) -> Sequence[Name]:
+        """Implement Pipeline.concerned."""
+        if not self.filter.sends(event):
+            return ()
+        names = event.involved or ((event.database, event.table),)
+        return [name for name in names if not name[1] or self.filter.includes_name(name)]
+
+    def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Mark, ...]:  # noqa: ARG002
+        """Implement Pipeline.ddl."""
+        if not self.filter.sends(event):
+            return ()
+        changes = (one for one in table_changes(event, table_at) if self._included(one))
+        return (TableDdl(event, tuple(changes)),)
+
+    def _included(self, change: TableChange) -> bool:
+        versions = [one for one in (change.before, change.after) if one is not None]
+        return any(one.head.kind == "table" and self.filter.includes(one) for one in versions)
+
+    def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
+        """Implement Pipeline.resolved: the snapshots say it."""
+        return ()
+
+    def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
+        """Implement Pipeline.grown: there are no partitions."""
+        return ()
+
+    def own(self, marks: Sequence[Mark]) -> tuple[Mark, ...]:
+        """Implement Pipeline.own: a feed into Iceberg has one shard."""
+        return tuple(marks)
+
+    def skipped(self, marks: Sequence[Mark]) -> int:  # noqa: ARG002
+        """Implement Pipeline.skipped: there are no dead letters."""
+        return 0

@@ -1,0 +1,139 @@
+"""The rows of Iceberg tables, from the events of a feed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+
+from tistream.arrays import Bools, Int64s
+from tistream.schema.tidb.table import Column
+from tistream_changefeed.protocols.op_texts import DELETE, ops_of
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.sinks.iceberg.field_types import converted, has_times, raw_times
+from tistream_changefeed.sinks.iceberg.table_schema import (
+    COMMIT_TIME,
+    COMMIT_TS,
+    OLD,
+    OP,
+    RAW,
+    SCHEMA_VERSION,
+    START_TS,
+    LakeSchema,
+)
+
+_OPS = ("insert", "delete", "update")
+_PHYSICAL_SHIFT = 18  # bits of a TSO below its milliseconds
+_HOUR_US = 3_600_000_000
+
+
+def change_rows(batches: Sequence[RowBatch], lake: LakeSchema) -> pa.Table:
+    """The rows of a table of changes, in the order of the events: one for each. The row of a delete is the one that it
+    has deleted."""
+    kind = arrow_schema(lake.schema)
+    table = pa.concat_tables([_changes(batch, lake, kind) for batch in batches])
+    if len(batches) == 1:
+        return table
+    order = np.argsort(np.concatenate([batch.at for batch in batches]), kind="stable")
+    return table.take(pa.array(order))
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The schema of the files of a table, with field ids."""
+    return schema_to_pyarrow(schema, include_field_ids=True)
+
+
+def _changes(batch: RowBatch, lake: LakeSchema, kind: pa.Schema) -> pa.Table:
+    ops = ops_of(batch)
+    deleted, absent = ops == DELETE, batch.old_at < 0
+    found: dict[int, pa.Array] = {}
+    old: dict[int, pa.Array] = {}
+    times = []
+    for column, new, before in zip(batch.columns, batch.new, batch.old, strict=True):
+        place = lake.fields.get(column.id)
+        if place is None:  # a DDL that the feed leaves out has dropped it
+            continue
+        values = _shown(new, before, batch, deleted)
+        found[place] = converted(column, values)
+        old[place] = converted(column, before.take(pa.array(batch.old_at, mask=absent)))
+        if has_times(column):
+            times.append((column, values, found[place]))
+    found[COMMIT_TIME] = pa.array((batch.commit_ts >> _PHYSICAL_SHIFT) * 1_000).cast(pa.timestamp("us", "UTC"))
+    found[COMMIT_TS], found[START_TS] = pa.array(batch.commit_ts), pa.array(batch.start_ts)
+    found[OP] = pa.array(_OPS, pa.large_string()).take(pa.array(ops))
+    found[SCHEMA_VERSION] = pa.array(batch.schema_version)
+    found[RAW] = raw_times(times, len(batch))
+    arrays = []
+    for one in kind:
+        if _id(one) == OLD:
+            inner = [_as(old.get(place), part.type, len(batch)) for place, part in _old_fields(lake, one.type)]
+            arrays.append(pa.StructArray.from_arrays(inner, fields=list(one.type), mask=pa.array(absent)))
+        else:
+            arrays.append(_as(found.get(_id(one)), one.type, len(batch)))
+    return pa.Table.from_arrays(arrays, schema=kind)
+
+
+def truncate_row(lake: LakeSchema, commit_ts: int, start_ts: int, schema_version: int) -> pa.Table:
+    """The row of a table of changes that stands for a TRUNCATE: it has no values."""
+    values = {
+        COMMIT_TIME: pa.array([(commit_ts >> _PHYSICAL_SHIFT) * 1_000]).cast(pa.timestamp("us", "UTC")),
+        COMMIT_TS: pa.array([commit_ts]),
+        START_TS: pa.array([start_ts]),
+        OP: pa.array(["truncate"]),
+        SCHEMA_VERSION: pa.array([schema_version]),
+    }
+    kind = arrow_schema(lake.schema)
+    return pa.Table.from_arrays([_as(values.get(_id(one)), one.type, 1) for one in kind], schema=kind)
+
+
+def _id(field: pa.Field) -> int:
+    return int(field.metadata[b"PARQUET:field_id"])
+
+
+def _old_fields(lake: LakeSchema, struct: pa.StructType) -> Iterator[tuple[int, pa.Field]]:
+    """The fields of `_old`, each with the id of the row's field. Both are in the same order."""
+    yield from zip(lake.fields.values(), struct, strict=True)
+
+
+def table_rows(columns: Sequence[Column], rows: pa.RecordBatch, lake: LakeSchema) -> pa.Table:
+    """Rows of the table itself. `rows` has the decoded values of `columns`."""
+    kind = arrow_schema(lake.schema)
+    found: dict[int, pa.Array] = {}
+    times = []
+    for column, values in zip(columns, rows.columns, strict=True):
+        place = lake.fields.get(column.id)
+        if place is None:
+            continue
+        found[place] = converted(column, values)
+        if has_times(column):
+            times.append((column, values, found[place]))
+    found[RAW] = raw_times(times, rows.num_rows)
+    arrays = [_as(found.get(_id(one)), one.type, rows.num_rows) for one in kind]
+    return pa.Table.from_arrays(arrays, schema=kind)
+
+
+def by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of a table of changes by hour of their commit, in hours since 1970: those of a partition."""
+    hours: Int64s = table["_commit_time"].cast(pa.int64()).to_numpy() // _HOUR_US
+    bounds = [0, *(np.flatnonzero(hours[1:] != hours[:-1]) + 1).tolist(), len(hours)]
+    for start, end in pairwise(bounds):
+        if start < end:
+            yield int(hours[start]), table.slice(start, end - start)
+
+
+def _shown(new: pa.Array, old: pa.Array, batch: RowBatch, deleted: Bools) -> pa.Array:
+    """The values of a column: of deletes the old one, else the new one."""
+    if not deleted.any():
+        return new.take(pa.array(batch.new_at))
+    if deleted.all():
+        return old.take(pa.array(batch.old_at))
+    both = pa.concat_arrays([new, old])
+    return both.take(pa.array(np.where(deleted, len(new) + batch.old_at, batch.new_at)))
+
+
+def _as(values: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.nulls(count, kind) if values is None else values.cast(kind)

@@ -1,0 +1,236 @@
+"""Writes the transactions of a feed into Iceberg tables, each row once. The package's docstring says how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from pyiceberg.table import Table
+
+from tistream.clock import Clock
+from tistream.read.cursor import Place, Position
+from tistream_changefeed.core import progress as progresses
+from tistream_changefeed.core.failure import FeedFailed, failed
+from tistream_changefeed.core.progress import Progress
+from tistream_changefeed.core.row_events import RowEvents
+from tistream_changefeed.core.shard import Order, Transaction
+from tistream_changefeed.protocols.messages import ClaimFile
+from tistream_changefeed.rows.net import net
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.window import EventWindow
+from tistream_changefeed.sinks.iceberg.lake import Commit, Lake
+from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
+from tistream_changefeed.sinks.iceberg.lake_tables import LakeTable, LakeTables
+from tistream_changefeed.sinks.iceberg.marks import Marks
+from tistream_changefeed.sinks.iceberg.pending import Pending, above
+from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, own_table
+
+_PROGRESS, _BEGUN = "tistream.progress", "tistream.begun"
+_WINDOW_FILES = 4  # the bytes with which a window ends, in sizes of a file
+_TRANSACTION_FILES = 16  # the most bytes of a transaction into the tables themselves, in sizes of a file
+
+
+class LakeSink:
+    """One worker's access to the tables of a feed: implements hold.sink.Sink. `new_name` makes unique names of
+    files."""
+
+    def __init__(self, target: LakeTarget, lake: Lake, order: Order, clock: Clock, new_name: Callable[[], str]) -> None:
+        self._target, self._lake, self._order, self._clock = target, lake, order, clock
+        self._tables = LakeTables(lake, target, order, clock, new_name)
+        self._own: Table | None = None
+        self._pending = Pending()
+        self._spilled: list[LakeTable] = []  # tables of changes with files that are in no snapshot
+        self._spilled_bytes = 0
+        self._committed: Progress | None = None  # in the feed's own table
+        self._held: Progress | None = None  # after the rows that are pending
+        self._since_ms: int | None = None  # when the first of them came
+        self._stored_ms: int | None = None  # when the progress was committed last; None: not by this worker
+
+    @property
+    def where(self) -> str:
+        """The name of the sink in errors."""
+        return self._target.where
+
+    @property
+    def waits(self) -> bool:
+        """Implement Sink.waits."""
+        return self._since_ms is not None
+
+    def open(self) -> tuple[Progress | None, Mapping[str, Mapping[int, int]]]:
+        """Implement Sink.open."""
+        own = own_table(self._order.tenant, self._order.feed_id)
+        self._own = self._lake.load(own)
+        if self._own is None:
+            return None, {}
+        where = self._lake.named(own)
+        summary = next((one for one in self._lake.summaries(self._own) if _PROGRESS in one), None)
+        if summary is None:
+            return None, {}
+        try:
+            begun: list[Identifier] = [tuple(one) for one in json.loads(summary[_BEGUN])]
+        except (KeyError, ValueError) as error:
+            raise failed("sink", where, "another program has written it: drop the table") from error
+        found = progresses.decode(self._order.tenant, summary[_PROGRESS].encode(), where)
+        mine = progresses.taken_over(found, self._order.fence, self._order.start_ts, where)
+        self._committed = mine
+        begun = begun if found.fence.generation == mine.fence.generation else []
+        self._put_progress(mine, begun)
+        for identifier in begun:
+            self._tables.fence(identifier, mine.at)
+        self._stored_ms = None
+        return found, {}
+
+    def partitions(self, topic: str) -> int:  # noqa: ARG002
+        """Implement Sink.partitions: a table has one."""
+        return 1
+
+    def topics(self) -> Mapping[str, int]:
+        """Implement Sink.topics: a feed into Iceberg has no topics."""
+        return {}
+
+    def behind(self, until: Position) -> Sequence[int]:  # noqa: ARG002
+        """Implement Sink.behind: the feed has one shard."""
+        return ()
+
+    def keep(self, claims: Sequence[ClaimFile]) -> None:
+        """Implement Sink.keep: there are no such files."""
+        assert not claims
+
+    def write(self, transaction: Transaction) -> bool:
+        """Implement Sink.write: collect rows, or commit them if their window ends here. A DDL ends every window."""
+        try:
+            return self._write(transaction)
+        except FeedFailed as error:
+            if error.failure.cause == "conflict":
+                self._check_fence()
+            raise
+
+    def close(self) -> None:
+        """Forget the rows that are not committed."""
+        self._pending, self._spilled, self._since_ms = Pending(), [], None
+        self._lake.close()
+
+    def _write(self, transaction: Transaction) -> bool:
+        rows, progress = transaction.rows, transaction.progress
+        if len(rows):
+            assert isinstance(rows, RowEvents)
+            self._collect(rows)
+            self._held = progress
+        if transaction.marks:
+            if self.waits:
+                assert self._held is not None
+                self._flush(self._held)
+            for mark in transaction.marks:
+                assert isinstance(mark, TableDdl)
+                self._tables.ddl(mark)
+            self._put_progress(progress)
+            return True
+        if not self.waits:
+            if not self._progress_due(progress):
+                return False
+            self._put_progress(progress)
+            return True
+        if progress.at.place is not Place.DONE or not self._due(progress):
+            return False
+        self._flush(progress)
+        return True
+
+    # ---- windows
+
+    def _collect(self, rows: RowEvents) -> None:
+        self._pending.add(rows)
+        if self._since_ms is None:
+            self._since_ms = self._clock.monotonic_ms()
+        size = self._target.file_bytes
+        if "table" not in self._target.shapes:
+            if self._pending.bytes >= size:
+                self._spill()
+        elif self._pending.bytes >= _TRANSACTION_FILES * size:
+            raise failed("sink", self.where, f"a transaction has more than {_TRANSACTION_FILES} x file-size bytes: set "
+                         "a larger file-size, or mode=changelog")  # fmt: skip
+
+    def _due(self, progress: Progress) -> bool:
+        """Whether the window ends here, where a commit_ts ends."""
+        assert self._since_ms is not None
+        end_ts = self._order.end_ts
+        return (
+            self._clock.monotonic_ms() - self._since_ms >= self._target.flush_interval_ms
+            or self._pending.bytes + self._spilled_bytes >= _WINDOW_FILES * self._target.file_bytes
+            or (end_ts is not None and progress.at.low_ts >= end_ts)
+        )
+
+    def _progress_due(self, progress: Progress) -> bool:
+        """Whether a progress without rows is committed: the first one of this worker, the last one of the feed, and one
+        in each flush interval."""
+        end_ts, passed = self._order.end_ts, self._stored_ms
+        return (
+            passed is None
+            or (end_ts is not None and progress.at.low_ts >= end_ts)
+            or self._clock.monotonic_ms() - passed >= self._target.flush_interval_ms
+        )
+
+    def _spill(self) -> None:
+        """Write what is pending into files of the tables of changes. A later commit names them."""
+        self._spilled_bytes += self._pending.bytes
+        for _, batches in self._pending.take():
+            table = self._tables.table(batches[-1].version, "changes")
+            rest = above(batches, table.through_ts)
+            if rest:
+                self._tables.add_changes(table, rest)
+                if table not in self._spilled:
+                    self._spilled.append(table)
+
+    def _flush(self, progress: Progress) -> None:
+        """Commit what is pending, and then the progress after it."""
+        shapes, at = self._target.shapes, progress.at
+        mirrored: list[tuple[LakeTable, list[RowBatch]]] = []
+        if "table" not in shapes:
+            self._spill()
+        else:
+            for _, batches in self._pending.take():
+                for shape in shapes:
+                    table = self._tables.table(batches[-1].version, shape)
+                    rest = above(batches, table.through_ts)
+                    if rest and shape == "changes":
+                        self._tables.add_changes(table, rest)
+                        self._spilled.append(table)
+                    elif rest:
+                        mirrored.append((table, rest))
+        begun = [one.identifier for one in (*self._spilled, *(table for table, _ in mirrored))]
+        if begun:
+            assert self._committed is not None
+            self._put_progress(self._committed, begun)
+        for table in self._spilled:
+            self._tables.commit_changes(table, at)
+        for table, rest in mirrored:
+            nets = net(EventWindow(tuple(rest), ()))
+            if nets:
+                self._tables.commit_net(table, nets, at)
+        self._spilled, self._spilled_bytes, self._since_ms = [], 0, None
+        self._put_progress(progress)
+
+    # ---- the feed's own table
+
+    def _put_progress(self, progress: Progress, begun: Sequence[Identifier] = ()) -> None:
+        """Commit a progress to the feed's own table, with the tables that are about to be committed."""
+        order = self._order
+        if self._own is None:
+            self._own = self._lake.create(own_table(order.tenant, order.feed_id), None, {})
+        summary = {
+            **Marks(self._tables.feed, progress.at, progress.fence).texts(order.tenant),
+            _PROGRESS: progresses.encode(order.tenant, progress).decode(),
+            _BEGUN: json.dumps(list(begun)),
+        }
+        self._lake.commit(self._own, Commit(summary))
+        self._committed, self._stored_ms = progress, self._clock.monotonic_ms()
+
+    def _check_fence(self) -> None:
+        """Raise FeedFailed(fenced) if a newer worker has taken over."""
+        own = own_table(self._order.tenant, self._order.feed_id)
+        table = self._lake.load(own)
+        summaries = () if table is None else self._lake.summaries(table)
+        found = next((one[_PROGRESS] for one in summaries if _PROGRESS in one), None)
+        if found is not None:
+            where = self._lake.named(own)
+            progress = progresses.decode(self._order.tenant, found.encode(), where)
+            progresses.taken_over(progress, self._order.fence, self._order.start_ts, where)

@@ -1,0 +1,315 @@
+"""The Iceberg tables of a feed: finds or creates them, and writes rows and DDLs into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from tistream.clock import Clock
+from tistream.decode.cells.defaults import origin_default
+from tistream.decode.cells.kinds import arrow_type, kind_of
+from tistream.errors import CannotEncode
+from tistream.read.cursor import Position
+from tistream.schema.tidb.table import Column
+from tistream.schema.visible import TableVersion
+from tistream_changefeed.core.failure import failed, fenced
+from tistream_changefeed.core.shard import Order
+from tistream_changefeed.rows.net import TableNet
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.sinks.iceberg import marks as texts
+from tistream_changefeed.sinks.iceberg.field_types import converted
+from tistream_changefeed.sinks.iceberg.key_ranges import merged, pieces, rewrites
+from tistream_changefeed.sinks.iceberg.lake import Commit, Lake
+from tistream_changefeed.sinks.iceberg.lake_files import key_range, read_file, sweep, write_file
+from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
+from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows, table_rows, truncate_row
+from tistream_changefeed.sinks.iceberg.marks import Marks
+from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, LakeSchema, Shape, evolved, parsed
+from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, set_aside
+from tistream_changefeed.sinks.iceberg.upkeep import DAY_MS
+
+_FIELDS, _SOURCE, _TABLE_ID, _DROPPED, _SWEPT = (
+    f"tistream.{name}" for name in ("fields", "source", "table_id", "dropped_at", "swept_ms")
+)
+_TRUNCATE = "truncate table"
+_ROWS_MOVE = frozenset({"drop partition", "truncate partition", "exchange partition", "recover table"})
+
+
+@dataclass(slots=True)
+class LakeTable:
+    """An Iceberg table that a feed writes. `schema` is the one that its next commit gives it. `marks`: of its newest
+    commit by a feed. `files` are in no snapshot yet."""
+
+    identifier: Identifier
+    shape: Shape
+    table: Table
+    table_id: int
+    schema: LakeSchema
+    marks: Marks | None
+    evolves: bool = False
+    files: list[DataFile] = field(default_factory=list)
+
+    @property
+    def through_ts(self) -> int:
+        """The commit_ts up to which its rows are there."""
+        return 0 if self.marks is None else self.marks.at.commit_ts
+
+
+class LakeTables:
+    """The tables of a feed as one worker writes them. `new_name` makes unique names of files. Every call may raise
+    FeedFailed."""
+
+    def __init__(self, lake: Lake, target: LakeTarget, order: Order, clock: Clock, new_name: Callable[[], str]) -> None:
+        self._lake, self._target, self._order, self._clock, self._new_name = lake, target, order, clock, new_name
+        self.feed = f"{order.tenant}/{order.feed_id}"
+        self._open: dict[Identifier, LakeTable] = {}
+
+    # ---- finding
+
+    def table(self, version: TableVersion, shape: Shape, before: TableVersion | None = None) -> LakeTable:
+        """The table for the rows of a version, which is created if it does not exist. `before`: the version that a DDL
+        has changed. A table of the same name whose table of TiDB was dropped is renamed. Otherwise another id is the
+        new one of the same table: TiDB gives it when partitions are removed, without a DDL of its own."""
+        identifier = self._target.identifier(version.name, shape)
+        found = self._loaded(identifier, shape)
+        if found is not None and found.table_id != version.head.id:
+            if _DROPPED in found.table.properties:
+                self._set_aside(found)
+                found = None
+            else:
+                found.table_id = version.head.id
+        if found is None:
+            properties = {
+                texts.FEED: self.feed,
+                _SOURCE: ".".join(version.name),
+                _TABLE_ID: str(version.head.id),
+                _FIELDS: EMPTY.text,
+                _SWEPT: str(self._clock.now_ms()),
+            }
+            table = self._lake.create(identifier, shape, properties)
+            found = LakeTable(identifier, shape, table, version.head.id, parsed(table.schema(), EMPTY.text), None)
+            self._open[identifier] = found
+        try:
+            schema = evolved(found.schema, shape, version, before)
+        except CannotEncode as error:
+            raise failed("ddl", ".".join(version.name), str(error)) from error
+        if schema != found.schema:
+            found.schema, found.evolves = schema, True
+        return found
+
+    def _loaded(self, identifier: Identifier, shape: Shape) -> LakeTable | None:
+        if identifier in self._open:
+            return self._open[identifier]
+        table = self._lake.load(identifier)
+        if table is None:
+            return None
+        where = self._lake.named(identifier)
+        owner = table.properties.get(texts.FEED)
+        if owner != self.feed:
+            raise failed("sink", where, f"{owner or 'another program'} writes it: give this feed another namespace")
+        marks = texts.newest(self._lake.summaries(table), self._order.tenant, where)
+        self._check_fence(where, marks)
+        schema = parsed(table.schema(), table.properties.get(_FIELDS, "{}"))
+        number = int(table.properties.get(_TABLE_ID, 0))
+        found = self._open[identifier] = LakeTable(identifier, shape, table, number, schema, marks)
+        return found
+
+    def _check_fence(self, where: str, marks: Marks | None) -> None:
+        fence = self._order.fence
+        if marks is None:
+            return
+        if marks.fence > fence:
+            raise fenced(where, f"a worker with epoch {marks.fence.epoch} has written it; this one has {fence.epoch}")
+        if marks.fence.generation < fence.generation:
+            raise failed("sink", where, "a feed of this name that was removed has written it: drop or rename the "
+                         "table, or create the feed under another name")  # fmt: skip
+
+    def _set_aside(self, old: LakeTable) -> None:
+        dropped_ts = int(old.table.properties.get(_DROPPED, old.through_ts))
+        self._lake.rename(old.identifier, set_aside(old.identifier, dropped_ts))
+        del self._open[old.identifier]
+
+    def fence(self, identifier: Identifier, at: Position) -> None:
+        """Commit this worker's fence to a table to which an earlier worker may be about to commit. `at`: the progress
+        of the feed."""
+        shape: Shape = "changes" if identifier[-1].endswith("__changes") else "table"
+        found = self._loaded(identifier, shape)
+        if found is not None and (found.marks is None or found.marks.fence != self._order.fence):
+            self._commit(found, at if found.marks is None else found.marks.at)
+
+    # ---- rows
+
+    def add_changes(self, table: LakeTable, batches: Sequence[RowBatch]) -> None:
+        """Write events into files of a table of changes. No snapshot names them yet."""
+        for hour, rows in by_hour(change_rows(batches, table.schema)):
+            self._write(table, rows, hour)
+
+    def _write(self, table: LakeTable, rows: pa.Table, hour: int | None) -> None:
+        for part in pieces(rows, self._target.file_bytes):
+            with self._lake.asking(self._lake.named(table.identifier)):
+                table.files.append(write_file(table.table, table.schema.schema, part, self._new_name(), hour))
+
+    def commit_changes(self, table: LakeTable, at: Position) -> None:
+        """Commit the files that were written, if there are any."""
+        if table.files:
+            self._commit(table, at)
+
+    def commit_net(self, table: LakeTable, nets: Sequence[TableNet], at: Position) -> None:
+        """Commit the net change of some events to the table itself."""
+        keys = [column.name for column in nets[-1].handle]
+        if not keys:
+            raise failed("encode", ".".join(nets[-1].version.name), "the table has no primary key and no unique key "
+                         "that is NOT NULL: only mode=changelog has its rows")  # fmt: skip
+        deleted = [_keys(one, rows) for one in nets for rows in (one.deletes, one.updates) if rows.num_rows]
+        puts = pa.concat_tables(
+            [table_rows(one.columns, rows, table.schema) for one in nets for rows in (one.updates, one.inserts)]
+        )
+        first = nets[-1].handle[0]
+        there = self._lake.files(table.table)
+        ranges = [key_range(table.table.schema(), one, table.schema.fields[first.id]) for one in there]
+        gone = pa.chunked_array([one[first.name].combine_chunks() for one in deleted], puts[first.name].type)
+        plan = rewrites(ranges, gone.combine_chunks(), puts[first.name].combine_chunks())
+        removed = {one.file for one in plan}
+        for one in plan:
+            rows = puts.slice(0, 0) if one.file is None else self._read(table, there[one.file])
+            self._write(table, merged(rows, keys, deleted, puts.take(pa.array(one.puts))), None)
+        if table.evolves and _filled(table.schema.added):
+            for number in {*range(len(there))} - removed:
+                self._write(table, self._read(table, there[number]), None)
+            removed |= {*range(len(there))}
+        self._commit(table, at, [file for number, file in enumerate(there) if number in removed])
+
+    def _all_if_filled(self, table: LakeTable, there: Sequence[DataFile]) -> list[DataFile]:
+        """All files, if the next schema has columns with a value for rows that are there; else none."""
+        return list(there) if table.evolves and _filled(table.schema.added) else []
+
+    def _read(self, table: LakeTable, file: DataFile) -> pa.Table:
+        """The rows of a file, with the next schema."""
+        with self._lake.asking(self._lake.named(table.identifier)):
+            rows = read_file(table.table, table.schema.schema, file)
+        if table.evolves:
+            for column in _filled(table.schema.added):
+                place = rows.schema.get_field_index(column.name)
+                value = converted(column, pa.array([origin_default(column)], arrow_type(kind_of(column))))
+                filled = value.take(pa.array(np.zeros(rows.num_rows, np.int64))).cast(rows.schema.field(place).type)
+                rows = rows.set_column(place, rows.schema.field(place), filled)
+        return rows
+
+    # ---- DDLs
+
+    def ddl(self, mark: TableDdl) -> None:
+        """Apply a DDL. All rows before it are committed. To apply it again changes nothing."""
+        for shape in self._target.shapes:
+            if shape == "table" and mark.event.action in _ROWS_MOVE:
+                raise failed("ddl", f"{mark.event.database}.{mark.event.table}", f"{mark.event.action} at commit_ts "
+                             f"{mark.event.commit_ts}: rows come or go without events; leave the table out by "
+                             "filter.rules, or set mode=changelog")  # fmt: skip
+            self._rename(mark, shape)
+            for change in mark.changes:
+                if change.after is not None and change.after.head.kind == "table":
+                    self._changed(mark, shape, change.before, change.after)
+                elif change.before is not None and change.before.head.kind == "table":
+                    self._dropped(mark, shape, change.before)
+
+    def _rename(self, mark: TableDdl, shape: Shape) -> None:
+        """Rename tables. Two tables may swap their names, so each gets a name of its own in between."""
+        moved = [one for one in mark.changes if one.before and one.after and one.before.name != one.after.name]
+        between: list[tuple[Identifier, Identifier]] = []
+        for one in moved:
+            assert one.before is not None
+            assert one.after is not None
+            source, goal = (self._target.identifier(version.name, shape) for version in (one.before, one.after))
+            middle = (*goal[:-1], f"{goal[-1]}__renamed_{one.after.head.id}")
+            found = self._loaded(source, shape)
+            if found is not None and found.table_id == one.before.head.id and source != goal:
+                self._lake.rename(source, middle)
+                self._open.pop(source)
+            between.append((middle, goal))
+        for middle, goal in between:
+            found = self._loaded(middle, shape)
+            if found is None:
+                continue
+            other = self._loaded(goal, shape)
+            if other is not None:
+                self._set_aside(other)
+            self._lake.rename(middle, goal)
+            self._open.pop(middle)
+
+    def _changed(self, mark: TableDdl, shape: Shape, before: TableVersion | None, after: TableVersion) -> None:
+        event = mark.event
+        found = self._loaded(self._target.identifier(after.name, shape), shape)
+        if found is not None and before is None and found.table_id != after.head.id:
+            self._set_aside(found)  # the feed leaves out the DDL that has dropped it
+        table = self.table(after, shape, before)
+        if table.through_ts >= event.commit_ts and not table.evolves:
+            return
+        removed: list[DataFile] = []
+        if event.action == _TRUNCATE and shape == "table":
+            removed = self._lake.files(table.table)
+        elif event.action == _TRUNCATE:
+            row = truncate_row(table.schema, event.commit_ts, event.start_ts, event.schema_version)
+            for hour, rows in by_hour(row):
+                self._write(table, rows, hour)
+        elif shape == "table":
+            removed = self._all_if_filled(table, self._lake.files(table.table))
+            for file in removed:
+                self._write(table, self._read(table, file), None)
+        known = {_SOURCE: ".".join(after.name), _TABLE_ID: str(after.head.id)}
+        if table.evolves or removed or table.files or not known.items() <= table.table.properties.items():
+            self._commit(table, Position(event.commit_ts), removed, known)
+
+    def _dropped(self, mark: TableDdl, shape: Shape, before: TableVersion) -> None:
+        found = self._loaded(self._target.identifier(before.name, shape), shape)
+        if found is not None and found.table_id == before.head.id and _DROPPED not in found.table.properties:
+            ts = mark.event.commit_ts
+            self._commit(found, Position(ts), (), {_DROPPED: str(ts)})
+
+    # ---- commits
+
+    def _commit(
+        self,
+        table: LakeTable,
+        at: Position,
+        removed: Sequence[DataFile] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        marks = Marks(self.feed, at, self._order.fence)
+        shown = marks.texts(self._order.tenant)
+        now_ms = self._clock.now_ms()
+        sweeps = now_ms - int(table.table.properties.get(_SWEPT, 0)) >= DAY_MS
+        change = Commit(
+            shown,
+            {
+                **shown,
+                _FIELDS: table.schema.text,
+                **({_SWEPT: str(now_ms)} if sweeps else {}),
+                **(properties or {}),
+            },
+            tuple(table.files),
+            removed,
+            table.schema.schema if table.evolves else None,
+            at.low_ts,
+        )
+        self._lake.commit(table.table, change)
+        table.files, table.marks, table.evolves = [], marks, False
+        if self._lake.merges_manifests(table.table):
+            self._lake.commit(table.table, Commit(shown))
+        if sweeps:
+            with self._lake.asking(self._lake.named(table.identifier)):
+                sweep(table.table, now_ms)
+
+
+def _keys(net: TableNet, rows: pa.RecordBatch) -> pa.Table:
+    """The keys of rows, as they are in the table."""
+    names = [column.name for column in net.columns]
+    return pa.table({one.name: converted(one, rows.column(names.index(one.name))) for one in net.handle})
+
+
+def _filled(added: Sequence[Column]) -> list[Column]:
+    """The columns that have a value in rows that were there before them."""
+    return [column for column in added if origin_default(column) is not None]

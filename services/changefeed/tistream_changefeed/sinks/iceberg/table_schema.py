@@ -1,0 +1,147 @@
+"""The schemas of Iceberg tables, and how a DDL changes them. Pure.
+
+A column is known by TiDB's id of it, never by its name: a column that is dropped and added again under the same name is
+another field, and one that is renamed stays the same. `fields`, a property of the table, maps TiDB's ids to field ids.
+TiDB gives a column another id if a change of its type rewrites the rows; the field stays if no value changes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pyiceberg import types as it
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from tistream.errors import CannotEncode
+from tistream.schema.tidb.table import Column
+from tistream.schema.visible import TableVersion
+from tistream_changefeed.sinks.iceberg.field_types import has_times, iceberg_type, keeps_values, widens
+
+Shape = Literal["table", "changes"]
+COMMIT_TIME, COMMIT_TS, START_TS, OP, SCHEMA_VERSION, OLD, RAW = range(1, 8)
+"""The ids of fields that are not columns of TiDB. The catalog gives the first one to the field of the partitions."""
+_FIRST, _OLD_FIRST, _ELEMENT_FIRST = 1_000, 1_000_000, 10_000_000
+_META: dict[int, tuple[str, it.IcebergType]] = {
+    COMMIT_TIME: ("_commit_time", it.TimestamptzType()),
+    COMMIT_TS: ("_commit_ts", it.LongType()),
+    START_TS: ("_start_ts", it.LongType()),
+    OP: ("_op", it.StringType()),
+    SCHEMA_VERSION: ("_schema_version", it.LongType()),
+}
+_RAW_NAME, _OLD_NAME = "_raw", "_old"
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSchema:
+    """The schema of an Iceberg table. `fields` maps ids of TiDB's columns to field ids. `added`: the columns that this
+    schema has and the one before it had not."""
+
+    schema: Schema
+    fields: Mapping[int, int]
+    added: tuple[Column, ...] = field(default=(), compare=False)
+
+    @property
+    def text(self) -> str:
+        """`fields` as JSON."""
+        return json.dumps(self.fields, separators=(",", ":"))
+
+
+EMPTY = LakeSchema(Schema(), {})
+
+
+def parsed(schema: Schema, text: str) -> LakeSchema:
+    """The schema of a table that exists; `text` is that of its `fields`."""
+    return LakeSchema(schema, {int(column): int(found) for column, found in json.loads(text).items()})
+
+
+def first_schema(shape: Shape) -> Schema:
+    """The schema with which a table is created: the field of its partitions, or nothing."""
+    return Schema(_meta(COMMIT_TIME)) if shape == "changes" else Schema()
+
+
+def evolved(now: LakeSchema, shape: Shape, version: TableVersion, before: TableVersion | None = None) -> LakeSchema:
+    """The schema for the rows of a table version, after `now`. `before`: the version that a DDL has changed, None if it
+    is not known. Raises CannotEncode for a change that Iceberg cannot have."""
+    columns = version.table.visible_columns
+    fields = {column.id: _field_id(now, column, columns, before) for column in columns}
+    row = [_row_field(column, fields[column.id], 0) for column in columns]
+    _check_names(columns, shape)
+    _check_types(now, shape, columns, row, before)
+    meta: list[NestedField] = []
+    if shape == "changes":
+        old = [_row_field(column, fields[column.id], _OLD_FIRST) for column in columns]
+        meta = [*map(_meta, _META)]
+        row.append(NestedField(OLD, _OLD_NAME, it.StructType(*old), required=False))
+    if shape == "changes" or any(map(has_times, columns)):
+        row.append(NestedField(RAW, _RAW_NAME, it.StringType(), required=False))
+    schema = Schema(*meta, *row)
+    there = _by_id(now.schema)
+    added = tuple(column for column in columns if fields[column.id] not in there)
+    return LakeSchema(schema, fields, added)
+
+
+def _by_id(schema: Schema) -> dict[int, NestedField]:
+    return {one.field_id: one for one in schema.fields}
+
+
+def _meta(number: int) -> NestedField:
+    return NestedField(number, *_META[number], required=False)
+
+
+def _row_field(column: Column, field_id: int, first: int) -> NestedField:
+    number = first + field_id
+    kind = iceberg_type(column, _ELEMENT_FIRST + number)
+    return NestedField(number, column.name, kind, required=False)
+
+
+def _field_id(now: LakeSchema, column: Column, columns: Sequence[Column], before: TableVersion | None) -> int:
+    if column.id in now.fields:
+        return now.fields[column.id]
+    rewritten = _rewritten(column, columns, before)
+    if rewritten is not None and rewritten.id in now.fields and keeps_values(rewritten, column):
+        return now.fields[rewritten.id]
+    return _FIRST + column.id
+
+
+def _rewritten(column: Column, columns: Sequence[Column], before: TableVersion | None) -> Column | None:
+    """The column of `before` that a DDL has replaced by `column`, under another id: the one with its offset in the
+    table, if that id is gone."""
+    if before is None:
+        return None
+    earlier = before.table.visible_columns
+    ids = {one.id for one in columns}
+    if column.id in {one.id for one in earlier} or len(earlier) != len(columns):
+        return None
+    gone = [one for one in earlier if one.id not in ids]
+    fresh = [one for one in columns if one.id not in {other.id for other in earlier}]
+    return gone[fresh.index(column)] if len(gone) == len(fresh) else None
+
+
+def _check_names(columns: Sequence[Column], shape: Shape) -> None:
+    own = {_RAW_NAME, _OLD_NAME, *(name for name, _ in _META.values())} if shape == "changes" else {_RAW_NAME}
+    taken = next((column.name for column in columns if column.name.lower() in own), None)
+    if taken is not None:
+        raise CannotEncode(f"column {taken} has a name that the tables use themselves: leave the table out")
+
+
+def _check_types(
+    now: LakeSchema, shape: Shape, columns: Sequence[Column], row: Sequence[NestedField], before: TableVersion | None
+) -> None:
+    earlier = {} if before is None else {column.id: column for column in before.table.visible_columns}
+    there = _by_id(now.schema)
+    for column, wanted in zip(columns, row, strict=True):
+        found = there.get(wanted.field_id)
+        known = earlier.get(column.id)
+        rewritten = _rewritten(column, columns, before)
+        if rewritten is not None and found is None and shape == "table":
+            known = rewritten
+        lost = shape == "table" and known is not None and not keeps_values(known, column)
+        if lost or (found is not None and not widens(found.field_type, wanted.field_type)):
+            raise CannotEncode(
+                f"the type of column {column.name} has changed, and its values in Iceberg with it: leave the table out "
+                "by filter.rules"
+            )

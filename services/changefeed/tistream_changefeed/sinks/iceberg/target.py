@@ -1,0 +1,44 @@
+"""Where a feed into Iceberg writes, and the names of its tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tistream.model.ids import TenantKey
+from tistream.schema.visible import Name
+from tistream_changefeed.sinks.iceberg.table_schema import Shape
+from tistream_changefeed.sinks.iceberg.upkeep import Keeping
+
+KEEPING = Keeping()
+OWN_NAMESPACE = "tistream"
+DATABASE = "{database}"
+Identifier = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTarget:
+    """The tables of a feed. `where` names the catalog in errors. `namespace` is a pattern: a dot separates levels.
+    `file_bytes`: the size of files before compression."""
+
+    where: str
+    namespace: str = DATABASE
+    shapes: Sequence[Shape] = ("changes",)
+    flush_interval_ms: int = 60_000
+    file_bytes: int = 64 << 20
+    keeping: Keeping = KEEPING
+
+    def identifier(self, name: Name, shape: Shape) -> Identifier:
+        """The name of the Iceberg table of a table."""
+        table = name[1] if shape == "table" else f"{name[1]}__changes"
+        return (*self.namespace.replace(DATABASE, name[0]).split("."), table)
+
+
+def own_table(tenant: TenantKey, feed_id: str) -> Identifier:
+    """The name of a feed's own table, whose snapshots have its progress."""
+    return (OWN_NAMESPACE, f"{tenant.cluster_id}__{tenant.tenant_id}__{feed_id}")
+
+
+def set_aside(identifier: Identifier, ts: int) -> Identifier:
+    """The name of a table that was dropped, once another one takes its name."""
+    return (*identifier[:-1], f"{identifier[-1]}__dropped_{ts}")

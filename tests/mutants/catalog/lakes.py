@@ -1,0 +1,58 @@
+"""Changefeeds into Iceberg tables: each row once, the newest worker alone, columns by their ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mutants.mutant import Function, mutant
+
+KILLED = "test_each_change_is_there_once_whoever_is_killed_or_wakes_up_late"
+
+
+@mutant("tistream_changefeed:Lake.commit", invariants=(40,), catchers=(f"{KILLED}[0]",))
+def a_stale_writer_commits_on_top_of_what_is_there(original: Function) -> Function:
+    """A commit is repeated on the newest snapshot, as pyiceberg's own retries do."""
+
+    def broken(self: Any, table: Any, change: Any) -> None:
+        table.refresh()
+        original(self, table, change)
+
+    return broken
+
+
+@mutant(
+    "tistream_changefeed:above",
+    invariants=(38,),
+    catchers=("test_rows_that_a_table_has_are_not_written_again_after_a_crash",),
+)
+def the_progress_is_not_in_the_commit(original: Function) -> Function:
+    """A table's own cursor is not looked at: only the progress that is committed after it."""
+
+    return lambda batches, commit_ts: batches
+
+
+@mutant(
+    "tistream_changefeed:LakeTables.fence",
+    invariants=(40,),
+    catchers=("test_a_worker_that_wakes_up_in_the_middle_of_a_window_commits_nothing_more",),
+)
+def tables_of_a_begun_window_are_not_fenced(original: Function) -> Function:
+    """Only the feed's own table gets the fence of a worker that takes over."""
+
+    return lambda self, identifier, at: None
+
+
+@mutant(
+    "tistream_changefeed:_field_id",
+    invariants=(43,),
+    catchers=("test_a_column_keeps_its_field_through_renames_and_one_that_is_added_again_is_another",),
+)
+def fields_are_found_by_name(original: Function) -> Function:
+    """A column of Iceberg is the one with the same name, not the one with TiDB's id."""
+
+    def broken(now: Any, column: Any, columns: Any, before: Any) -> int:
+        named = {one.name: one.field_id for one in now.schema.fields}
+        found: int = named.get(column.name, original(now, column, columns, before))
+        return found
+
+    return broken

@@ -1,0 +1,93 @@
+"""A feed into Iceberg tables in a catalog of SQLite, with files in a directory and in a real MinIO, and with workers
+that are killed: read back by Polars."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from pyiceberg.table import Table
+
+from support.feed_batches import golden_window
+from support.feed_lake import Killed, LakeRun, at_end, resolved, rows_of, run_to_end, selected
+from support.minio import REGION, Minio, running
+from support.pull_world import World, golden_world
+from tistream.read.cursor import Scope
+from tistream_changefeed.protocols.op_texts import ops_of
+
+RULES = ["shop.orders", "shop.swap*", "types.*"]
+KILLS = (3, 7)
+
+
+@pytest.fixture(scope="module")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
+    with running(tmp_path_factory.mktemp("minio")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return golden_world("everything")
+
+
+def test_tables_are_what_select_shows_though_workers_are_killed(world: World, tmp_path: Path) -> None:
+    run = LakeRun(world, tmp_path, "both", RULES)
+    for last in KILLS:
+        with pytest.raises(Killed):
+            run_to_end(run.holder(last))
+    run_to_end(run.holder())
+    versions = {version.name: version for version in world.source.tables_at(world.end_ts, Scope(world.tenant))}
+    for name in (("shop", "orders"), ("shop", "swap1"), ("shop", "swap2"), ("types", "everything")):
+        table = run.table(".".join(name))
+        assert rows_of(table) == at_end("everything", versions[name], table)
+    orders = run.table("shop.orders")
+    for snapshot_id, ts in resolved(orders):
+        assert rows_of(orders, snapshot_id) == selected("everything", "shop", "orders", ts, orders)
+    assert read_changes(run.table("shop.orders__changes")) == changes("orders")
+
+
+def test_files_are_put_into_a_bucket(world: World, minio: Minio, tmp_path: Path) -> None:
+    place = f"s3://{minio.new_bucket()}/lake"
+    options = f"access-key={minio.access_key}&secret-access-key=${{secret:key}}"
+    run = LakeRun(
+        world,
+        tmp_path,
+        "upsert",
+        ["shop.orders"],
+        options,
+        place,
+        [f"{place}?endpoint={minio.endpoint}&region={REGION}"],
+        secrets={"key": minio.secret_key},
+    )
+    run_to_end(run.holder())
+    properties = {
+        "s3.endpoint": minio.endpoint,
+        "s3.region": REGION,
+        "s3.access-key-id": minio.access_key,
+        "s3.secret-access-key": minio.secret_key,
+    }
+    table = run.table("shop.orders", **properties)
+    assert table.location().startswith(place)
+    assert rows_of(table) == selected("everything", "shop", "orders", world.end_ts, table)
+
+
+def read_changes(table: Table) -> Counter[tuple[object, ...]]:
+    """Operation, commit_ts, id and customer of each change, as Polars reads them."""
+    found = pl.scan_iceberg(table).select("_op", "_commit_ts", "id", "customer").collect()
+    return Counter(found.iter_rows())
+
+
+def changes(table: str) -> Counter[tuple[object, ...]]:
+    out: Counter[tuple[object, ...]] = Counter()
+    for batch in golden_window(numbered=False).batches:
+        if batch.version.name == ("shop", table):
+            names = [column.name for column in batch.columns]
+            new, old = ([side[names.index(name)] for name in ("id", "customer")] for side in (batch.new, batch.old))
+            for event, op in enumerate(ops_of(batch).tolist()):
+                side, at = (old, batch.old_at) if batch.new_at[event] < 0 else (new, batch.new_at)
+                values = (one[int(at[event])].as_py() for one in side)
+                out[(("insert", "delete", "update")[op], int(batch.commit_ts[event]), *values)] += 1
+    return out

@@ -1,0 +1,326 @@
+"""A feed's Iceberg tables: whatever fails, whoever wakes up late, a table has each change once, and each snapshot shows
+the table as it was at its resolved_ts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from support import feed_tables
+from support.effort import seeds
+from support.feed_tables import Change, Key
+from tistream.clock import ManualClock
+from tistream.model.ids import TenantKey
+from tistream.read.cursor import Place, Position
+from tistream.schema.ddl_event import DdlEvent
+from tistream_changefeed.core.failure import FeedFailed
+from tistream_changefeed.core.outgoing import NOTHING
+from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.core.row_events import RowEvents
+from tistream_changefeed.core.segments import windows
+from tistream_changefeed.core.shard import Order, Shard, Transaction
+from tistream_changefeed.protocols.table_change import TableChange
+from tistream_changefeed.rows.split import never, split
+from tistream_changefeed.rows.window import EventWindow
+from tistream_changefeed.sinks.iceberg.lake import Commit, Lake
+from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
+from tistream_changefeed.sinks.iceberg.lake_sink import LakeSink
+from tistream_changefeed.sinks.iceberg.target import LakeTarget
+from tistream_changefeed.sinks.iceberg.upkeep import DAY_MS, Keeping
+
+TENANT = TenantKey("7", "acme")
+NOW_MS = 20_000 * DAY_MS
+START, END = NOW_MS << 18, (NOW_MS + 4_000) << 18
+ORDER = Order(TENANT, "lake", 0, Fence(1, 1), START, END)
+TARGET = LakeTarget("iceberg://lake", "{database}", ("changes", "table"), 300, 1 << 20)
+OWN = "tistream.7__acme__lake"
+ID, VALUE = feed_tables.column("id"), feed_tables.column("value")
+KEY = [Key("primary", ("id",), primary=True)]
+BEFORE = feed_tables.version([ID, VALUE], KEY)
+AFTER = feed_tables.version([ID, VALUE, feed_tables.column("added") | {"origin_default": "7"}], KEY)
+OTHER = feed_tables.version([ID, VALUE], KEY, name="other", table_id=101)
+Event = tuple[int, str, int, int | None, int | None]  # commit_ts, table, id, value before and after
+
+
+class Killed(BaseException):
+    """The process is dead; it has not even closed its sink."""
+
+
+class LifesLake(Lake):
+    """The catalog as one holder reaches it, which may die or pause before and after each step."""
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(lambda: life.catalog, "iceberg://lake", Keeping(), lambda url: url)
+        self._life = life
+
+    def commit(self, table: Table, change: Commit) -> None:
+        self._life.interrupt()
+        super().commit(table, change)
+        self._life.interrupt()
+
+    def create(self, *arguments: Any) -> Table:
+        self._life.interrupt()
+        return super().create(*arguments)
+
+    def close(self) -> None:
+        """Other holders use the catalog too."""
+
+
+class Life:
+    """Holders one after the other, of which some wake up while others work."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        self.rng, self.clock = Random(seed), ManualClock(NOW_MS)
+        self.catalog = SqlCatalog("lake", uri="sqlite://", warehouse=f"file://{root}/lake")
+        stamps = sorted(self.rng.sample(range(START + 1, END + 1), 10))
+        self.ddl = stamps[5] + 1
+        self.events = [event for ts in stamps for event in self.changes(ts)]
+        self.epoch = self.depth = 0
+        self.resolved_ts = START
+        self.finished = False
+        self.names = map(str, itertools.count())
+        self.failures: set[str] = set()
+        self.state: dict[tuple[str, int], int] = {}
+
+    def changes(self, ts: int) -> list[Event]:
+        """What a transaction does to a few rows of both tables."""
+        self.state = getattr(self, "state", {})
+        out: list[Event] = []
+        for table, number in self.rng.sample([("t", 1), ("t", 2), ("t", 3), ("other", 1)], 2):
+            before = self.state.get((table, number))
+            after = None if before is not None and self.rng.random() < 0.4 else self.rng.randrange(1 << 40)
+            out.append((ts, table, number, before, after))
+            if after is None:
+                del self.state[table, number]
+            else:
+                self.state[table, number] = after
+        return out
+
+    def chance(self, probability: float) -> bool:
+        return self.rng.random() < probability
+
+    def interrupt(self) -> None:
+        """The process may be killed here; or it is paused, and another one takes over."""
+        if self.chance(0.03):
+            raise Killed
+        if self.depth < 2 and self.chance(0.03):
+            self.depth += 1
+            self.hold()
+            self.depth -= 1
+
+    def run(self) -> None:
+        while not self.finished:
+            self.hold()
+
+    def sink(self, order: Order, lake: Lake | None = None) -> LakeSink:
+        return LakeSink(TARGET, lake or LifesLake(self), order, self.clock, lambda: next(self.names))
+
+    def hold(self) -> None:
+        """A new holder works until it has finished, fails or is killed; or it stops in the middle."""
+        self.epoch += 1
+        shard = Shard(replace(ORDER, fence=Fence(1, self.epoch)), self.rng)
+        sink = self.sink(shard.order)
+        try:
+            self.write(shard, sink, shard.opened(*sink.open(), sink.where))
+            while shard.phase != "finished" and not self.chance(0.05):
+                self.step(shard, sink)
+            self.finished = self.finished or shard.phase == "finished"
+        except FeedFailed as error:
+            self.failures.add(error.failure.kind)
+            if error.failure.kind == "failed":
+                raise
+        except Killed:
+            return
+
+    def step(self, shard: Shard, sink: LakeSink) -> None:
+        self.clock.advance(self.rng.randrange(300))
+        low = shard.at
+        if self.chance(0.5):
+            self.resolved_ts = min(self.resolved_ts + self.rng.randrange(1, 1_500 << 18), END)
+        high = max(low.low_ts, self.resolved_ts)
+        at_ddl = low < Position(self.ddl, Place.DDL, table_id=1) and self.ddl <= high
+        until = Position(self.ddl - 1) if at_ddl else Position(high)
+        found = [event for event in self.events if low.low_ts < event[0] <= until.commit_ts]
+        events = rows_of(found, self.ddl)
+        for window in windows(events.commit_ts, events.sizes, 100, until):
+            part = events.between(window.start, window.end)
+            self.write(shard, sink, shard.send(part, len(part), (), window.until))
+        shard.skip(until)
+        if at_ddl:
+            end = Position(self.ddl, Place.DDL, table_id=1)
+            self.write(shard, sink, shard.send(NOTHING, 0, (added_column(self.ddl),), end))
+            shard.skip(Position(self.ddl))
+        if shard.at.commit_ts == END or (sink.waits and shard.at.low_ts == self.resolved_ts):
+            self.write(shard, sink, shard.send(NOTHING, 0, (), shard.at))
+
+    def write(self, shard: Shard, sink: LakeSink, transaction: Transaction) -> None:
+        if sink.write(transaction):
+            shard.acknowledged(transaction, self.clock.monotonic_ms())
+
+    # ---- what readers see
+
+    def check(self) -> None:
+        """What the feed's own table promises is in its tables, and each snapshot is the table at one ts."""
+        promised = int(self.summaries(OWN)[-1]["tistream.resolved_ts"])
+        for name in ("t", "other"):
+            mine = [event for event in self.events if event[1] == name]
+            changes = self.rows(f"d.{name}__changes")
+            got = [(one["_commit_ts"], one["id"], one["_op"], one["value"], one["_old"]) for one in changes]
+            assert len({one[:2] for one in got}) == len(got)
+            wanted = [
+                (ts, number, op_of(old, new), old if new is None else new, None if old is None else old)
+                for ts, _, number, old, new in mine
+            ]
+            old = [(*one[:4], None if one[4] is None else one[4]["value"]) for one in got]
+            assert sorted(old, key=str) == sorted(wanted[: len(got)], key=str)
+            assert len(got) >= sum(event[0] <= promised for event in mine)
+            table = self.catalog.load_table(f"d.{name}")
+            for snapshot, summary in zip(table.metadata.snapshots, self.summaries(f"d.{name}"), strict=True):
+                at_ts = int(summary["tistream.resolved_ts"])
+                found = table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
+                newest = {event[2]: event for event in mine if event[0] <= at_ts}
+                default = 7 if name == "t" and at_ts >= self.ddl else None
+                assert sorted((row["id"], row["value"], row.get("added")) for row in found) == sorted(
+                    (number, event[4], default if event[0] <= self.ddl else None)
+                    for number, event in newest.items()
+                    if event[4] is not None
+                )
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.catalog.load_table(name).scan().to_arrow().to_pylist()
+        return found
+
+    def summaries(self, name: str) -> list[Mapping[str, str]]:
+        snapshots = self.catalog.load_table(name).metadata.snapshots
+        return [one.summary.additional_properties for one in snapshots if one.summary is not None]
+
+
+def op_of(old: int | None, new: int | None) -> str:
+    return "insert" if old is None else "delete" if new is None else "update"
+
+
+def rows_of(events: list[Event], ddl_ts: int) -> RowEvents:
+    batches = []
+    first = 0
+    for version, chosen in (
+        (BEFORE, [one for one in events if one[1] == "t" and one[0] <= ddl_ts]),
+        (AFTER, [one for one in events if one[1] == "t" and one[0] > ddl_ts]),
+        (OTHER, [one for one in events if one[1] == "other"]),
+    ):
+        if chosen:
+            batches.append(feed_tables.batch(version, [change(one) for one in chosen], first_at=first))
+            first += len(chosen)
+    return RowEvents(split(EventWindow(tuple(batches), ()), never))
+
+
+def change(event: Event) -> Change:
+    ts, table, number, old, new = event
+    sides = [None if value is None else {"id": number, "value": value} for value in (old, new)]
+    return Change(*sides, commit_ts=ts, start_ts=ts - 1, key=f"{table}{number}".encode())
+
+
+def added_column(ts: int) -> TableDdl:
+    event = DdlEvent(
+        ts, ts - 1, 1, "d", "t", "alter table t add added bigint default 7", "add column", ts, (("d", "t"),)
+    )
+    return TableDdl(event, (TableChange(BEFORE, AFTER),))
+
+
+@pytest.mark.parametrize("seed", seeds(1, 300))
+def test_each_change_is_there_once_whoever_is_killed_or_wakes_up_late(seed: int, tmp_path: Path) -> None:
+    life = Life(seed, tmp_path)
+    life.run()
+    life.check()
+    assert len(life.rows("d.t__changes")) + len(life.rows("d.other__changes")) == len(life.events)
+
+
+def test_a_worker_that_wakes_up_in_the_middle_of_a_window_commits_nothing_more(tmp_path: Path) -> None:
+    life = Life(1, tmp_path)
+    life.interrupt = lambda: None  # type: ignore[method-assign]
+    shard, sink = opened(life, 1)
+    first = [event for event in life.events if event[0] <= life.events[2][0]]
+    rows = rows_of(first, life.ddl)
+    life.write(shard, sink, shard.send(rows, len(rows), (), Position(first[-1][0])))
+    tables = ["d.t", "d.t__changes", "d.other", "d.other__changes"]
+    made: list[str] = []
+
+    def late() -> None:
+        """The worker has begun its window, and stands still before it commits to a table."""
+        if len(life.summaries(OWN)) == 2 and not made:
+            made.append("another")
+            another, theirs = opened(life, 2)
+            life.write(another, theirs, another.send(NOTHING, 0, (), another.at))
+
+    life.interrupt = late  # type: ignore[method-assign]
+    life.clock.advance(300)
+    with pytest.raises(FeedFailed) as found:
+        life.write(shard, sink, shard.send(NOTHING, 0, (), shard.at))
+    assert found.value.failure.kind == "fenced"
+    assert made
+    assert [row for name in tables for row in life.rows(name)] == []
+
+
+def test_rows_that_a_table_has_are_not_written_again_after_a_crash(tmp_path: Path) -> None:
+    life = Life(1, tmp_path)
+    life.interrupt = lambda: None  # type: ignore[method-assign]
+    shard, sink = opened(life, 1)
+    rows = rows_of(life.events, life.ddl)
+    life.write(shard, sink, shard.send(rows_of(life.events[:4], life.ddl), 4, (), Position(life.events[3][0])))
+    life.clock.advance(300)
+
+    def dying() -> None:
+        if "d" in {name for (name, *_) in life.catalog.list_namespaces()} and any(
+            life.summaries(f"d.{name}__changes")
+            for name in ("t", "other")
+            if life.catalog.table_exists(f"d.{name}__changes")
+        ):
+            raise Killed
+
+    life.interrupt = dying  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        life.write(shard, sink, shard.send(NOTHING, 0, (), shard.at))
+    life.interrupt = lambda: None  # type: ignore[method-assign]
+    shard, sink = opened(life, 2)
+    assert shard.at == Position(START)
+    life.write(shard, sink, shard.send(rows, len(rows), (), Position(END)))
+    assert len(life.rows("d.t__changes")) + len(life.rows("d.other__changes")) == len(life.events)
+
+
+def test_metadata_stays_small_and_files_that_no_snapshot_names_are_deleted_after_a_day(tmp_path: Path) -> None:
+    life = Life(1, tmp_path)
+    life.interrupt = lambda: None  # type: ignore[method-assign]
+    target = replace(TARGET, shapes=("table",), keeping=Keeping(snapshots=3, hours=0))
+    shard = Shard(replace(ORDER, fence=Fence(1, 1), end_ts=None), life.rng)
+    lake = Lake(lambda: life.catalog, "iceberg://lake", target.keeping, lambda url: url)
+    sink = LakeSink(target, lake, shard.order, life.clock, lambda: next(life.names))
+    life.write(shard, sink, shard.opened(*sink.open(), sink.where))
+    orphan = tmp_path / "lake" / "d" / "t" / "data" / "orphan.parquet"
+    for number in range(6):
+        if number == 5:
+            orphan.write_bytes(b"")
+            life.clock.advance(int(orphan.stat().st_mtime * 1_000) + DAY_MS + 1_000 - life.clock.now_ms())
+        ts = START + 1 + number
+        rows = rows_of([(ts, "t", 1, None if number == 0 else number - 1, number)], END)
+        life.write(shard, sink, shard.send(rows, 1, (), Position(ts)))
+        life.clock.advance(300)
+        life.write(shard, sink, shard.send(NOTHING, 0, (), shard.at))
+    table = life.catalog.load_table("d.t")
+    assert len(table.metadata.snapshots) <= 4  # one more has a tag
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "value": 5}]
+    files = list((tmp_path / "lake" / "d" / "t" / "data").iterdir())
+    assert orphan not in files
+
+
+def opened(life: Life, epoch: int) -> tuple[Shard, LakeSink]:
+    shard = Shard(replace(ORDER, fence=Fence(1, epoch)), life.rng)
+    sink = life.sink(shard.order)
+    life.write(shard, sink, shard.opened(*sink.open(), sink.where))
+    return shard, sink

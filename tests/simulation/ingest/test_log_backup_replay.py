@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 from support import compare, golden
 from support.effort import cases, seeds
 from support.log_backup import NAMES, SMALL, Adapted, truth
+from tistream.errors import NotFoundYet
 from tistream.logbackup import prefix
 from tistream.model.span import KeySpan
 from tistream.storage.object_store import Body, ObjectInfo, ObjectStore
@@ -150,6 +151,35 @@ class Hooked:
     def __getattr__(self, name: str) -> Callable[..., object]:
         found: Callable[..., object] = getattr(self._inner, name)
         return found
+
+
+class Merged:
+    """An object store in which each segment of the pool is gone when it is first read: compaction has replaced it."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self._inner, self.gone = inner, set[str]()
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        call = getattr(self._inner, name)
+
+        def read(key: str, *args: object) -> object:
+            if "/segment/" in key and key not in self.gone:
+                self.gone.add(key)
+                raise NotFoundYet(key)
+            return call(key, *args)
+
+        return read if name.startswith("get") else call
+
+
+def test_a_segment_that_is_compacted_away_while_old_values_are_read_holds_the_source_until_it_reads_again() -> None:
+    adapted = Adapted("large", SMALL)
+    objects = Merged(adapted.objects)
+    source = adapted.adapter(objects)  # type: ignore[arg-type]
+    for _ in adapted.replay():
+        adapted.run(source)  # which repeats a step that holds
+    assert objects.gone
+    assert source.released_ts == adapted.set.end_ts
+    check_whole(adapted)
 
 
 @pytest.mark.parametrize("seed", seeds(1, 20))

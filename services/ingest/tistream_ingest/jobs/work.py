@@ -66,9 +66,9 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class WorkFailure:
-    """The reason why the work on a shard or change file failed. kind: `missing` (an object of the log does not exist;
-    `object` names it), `damaged` (an object fails its checks), `broken` (an invariant; `number`), `refused` (the log
-    has a form that is not supported), `unavailable` (a retry may succeed)."""
+    """The reason why the work on a shard or change file failed. kind: `missing` (an object of the log or the pool does
+    not exist; `object` names it), `damaged` (an object fails its checks), `broken` (an invariant; `number`), `refused`
+    (the log has a form that is not supported), `unavailable` (a retry may succeed)."""
 
     kind: str
     reason: str

@@ -328,6 +328,9 @@ class SourceRunner:
 
     def _failed(self, failed: WorkFailure) -> None:
         """Raise the error that stops or holds the source after a failed job."""
+        if failed.kind == "missing" and layout.tenant_of(failed.object or "") is not None:
+            # A segment or run of the pool, from which old values were read. The next step reads the newer manifests.
+            raise SourceHeld("sort", "it was compacted into another object: the pool is read again", failed.object)
         if failed.kind == "missing":
             safe_point = self.bucket.safe_point()
             if safe_point > self.released_ts:

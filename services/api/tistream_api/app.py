@@ -148,7 +148,7 @@ def build_app(
             Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
-            Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
+            _refreshing(tenants, loop_metrics),
             Loop("memory", lambda: _tidy(pulls), interval_ms=500, metrics=loop_metrics),
             Loop("lag", sampler.sample, interval_ms=settings.lag_every_ms, metrics=loop_metrics),
         ]
@@ -228,6 +228,13 @@ def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
         stopping.set()
         for loop in loops:
             loop.stop(timeout_s=0.5)
+
+
+def _refreshing(tenants: Tenants, metrics: LoopMetrics) -> Loop:
+    """The loop that refreshes tenants, which a request for an idle tenant wakes."""
+    loop = Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=metrics)
+    tenants.wake = loop.wake
+    return loop
 
 
 def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Callers | None:

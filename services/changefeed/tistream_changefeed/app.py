@@ -128,10 +128,12 @@ def build_app(
 
     @contextmanager
     def running() -> Iterator[None]:
+        refresh = Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics)
+        tenants.wake = refresh.wake
         loops = [
             Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
-            Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
+            refresh,
             Loop("feeds", driver.beat, interval_ms=settings.beat_ms, metrics=loop_metrics),
             Loop("rest", driver.threads.start_due, interval_ms=LOOK_MS, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),

@@ -36,6 +36,7 @@ from tistream.wire.sorter import TaskStatus
 log = logging.getLogger(__name__)
 
 
+IDLE_AFTER_MS = 10_000  # a tenant is active for this long after a request
 FRESH_MS = 200  # maximum age of a refresh that a request uses without waiting
 FRESH_WAIT_MS = 500
 FIRST_WAIT_MS = 3_000
@@ -59,7 +60,10 @@ class TenantView:
         clock: Clock,
         stopping: Event,
         undecodable: Counter,
+        on_wake: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_wake` is called at the first request after a pause of IDLE_AFTER_MS: from then on refreshes are due more
+        often."""
         self.tenant = TenantKey(route.cluster_id, route.tenant_id)
         self.route = route
         self.statuses: dict[int, TaskStatus] = {}  # the last report of each task's sorter
@@ -70,6 +74,7 @@ class TenantView:
         self._clock = clock
         self._stopping = stopping
         self._undecodable = undecodable
+        self._on_wake = on_wake
         self._lock = new_rlock()
         self._moved = new_condition(self._lock)
         self._refreshing = new_lock()
@@ -164,7 +169,7 @@ class TenantView:
         above. The wait counts as a request for the tenant, so that it is refreshed often."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while not self._stopping.is_set():
-            self._requested_ms = self._clock.monotonic_ms()
+            self._record_request()
             with self._moved:
                 if self._resolved_ts > ts:
                     return True
@@ -200,6 +205,19 @@ class TenantView:
         with self._lock:
             return sorted(self._barriers.values(), key=lambda barrier: barrier.commit_ts)
 
+    def _record_request(self) -> int:
+        """Record a request for this tenant. Returns its time, in monotonic ms."""
+        before_ms, now_ms = self._requested_ms, self._clock.monotonic_ms()
+        self._requested_ms = now_ms
+        if now_ms - before_ms >= IDLE_AFTER_MS:
+            self._on_wake()
+        return now_ms
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request for this tenant came for IDLE_AFTER_MS."""
+        return self.idle_ms() >= IDLE_AFTER_MS
+
     def idle_ms(self) -> int:
         """Milliseconds since the last request for this tenant."""
         return self._clock.monotonic_ms() - self._requested_ms
@@ -226,7 +244,7 @@ class TenantView:
         If no refresh completes in that time, the request continues with the earlier data, which are still correct.
         Calls `alive` while it waits; an exception from `alive` ends the wait.
         """
-        requested_ms = self._requested_ms = self._clock.monotonic_ms()
+        requested_ms = self._record_request()
         oldest_ms = requested_ms - FRESH_MS
         with self._moved:
             patience_ms = FRESH_WAIT_MS if self._resolved_ts else FIRST_WAIT_MS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 
@@ -27,11 +28,11 @@ from tistream.wire.meta import RouteTable, TenantRoute
 log = logging.getLogger(__name__)
 
 ROUTES_WAIT_MS = 10_000
-ACTIVE_MS = 10_000  # a tenant is active for this long after a request
 ACTIVE_EVERY_MS = 100
 IDLE_EVERY_MS = 2_000
 # Interval between refreshes of idle tenants, which take turns; a request for an idle tenant waits for a refresh anyway.
 IDLE_TURN_MS = 100
+LOOK_MS = 20  # the shortest pause between two looks at which refreshes are due
 
 
 class Tenants:
@@ -51,6 +52,7 @@ class Tenants:
         keys: TenantKeys | None = None,
     ) -> None:
         """`undecodable` is a metric that counts the rows that no schema can decode, each row once."""
+        self.wake: Callable[[], None] = lambda: None  # calls `refresh_due` now
         self._keys = TenantKeys() if keys is None else keys
         self._http = http
         self._meta = meta
@@ -105,7 +107,7 @@ class Tenants:
         """The part of a view's `seen_ago_ms` that is due to the pause between refreshes, which is no lag, in ms. At
         most one refresh interval, so that an overdue refresh counts as lag."""
         idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(self._views))
-        return min(view.seen_ago_ms(), ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms)
+        return min(view.seen_ago_ms(), idle_every_ms if view.idle else ACTIVE_EVERY_MS)
 
     def limits(self, key: TenantKey) -> Limits:
         """The rate limits of a tenant, as the newest route table states them."""
@@ -123,22 +125,32 @@ class Tenants:
             self._store(routes)
         return 0 if routes.version != known else 50
 
-    def refresh_due(self) -> None:
-        """Start a refresh of every view that is due: active tenants often, new ones at once, and idle ones one at a
-        time, the least recently refreshed first."""
+    def refresh_due(self) -> int:
+        """Body of a loop: start a refresh of every view that is due: active tenants often, new ones at once, and idle
+        ones one at a time, the least recently refreshed first. Returns the milliseconds until the next call. A call is
+        due sooner if `wake` is called."""
         with self._lock:
             views = [(key, view) for key, view in self._views.items() if key not in self._busy]
+            pause_ms = LOOK_MS if self._busy else IDLE_EVERY_MS
         idle: list[tuple[TenantKey, TenantView]] = []
         for key, view in views:
-            if view.idle_ms() < ACTIVE_MS or not view.refreshed:
-                if view.age_ms() >= ACTIVE_EVERY_MS:
-                    self._begin(key, view)
-            elif view.age_ms() >= IDLE_EVERY_MS:
+            active, age_ms = not view.idle or not view.refreshed, view.age_ms()
+            every_ms = ACTIVE_EVERY_MS if active else IDLE_EVERY_MS
+            if age_ms < every_ms:
+                pause_ms = min(pause_ms, every_ms - age_ms)
+            elif active:
+                self._begin(key, view)
+                pause_ms = LOOK_MS
+            else:
                 idle.append((key, view))
         now_ms = self._clock.monotonic_ms()
         if idle and now_ms >= self._turn_ms:
             self._turn_ms = max(self._turn_ms, now_ms - IDLE_TURN_MS) + IDLE_TURN_MS
             self._begin(*min(idle, key=lambda one: self._begun_ms.get(one[0], 0)))
+            pause_ms = LOOK_MS
+        if idle:
+            pause_ms = min(pause_ms, self._turn_ms - now_ms)
+        return max(pause_ms, LOOK_MS)
 
     def _begin(self, key: TenantKey, view: TenantView) -> None:
         with self._lock:
@@ -161,8 +173,8 @@ class Tenants:
             self._store(self._meta.routes(fresh=True))
 
     def _store(self, routes: RouteTable) -> None:
-        """Store a route table, unless the stored one is newer. Two threads request tables, so the slower answer may be
-        older; it would drop the view of a tenant that is served already."""
+        """Store a route table, unless the stored one is newer, and refresh the tenants that are new in it. Two threads
+        request tables, so the slower answer may be older; it would drop the view of a tenant that is served already."""
         with self._lock:
             newest = self._routes
             if newest is not None and (routes.owner_rev, routes.version) < (newest.owner_rev, newest.version):
@@ -182,6 +194,7 @@ class Tenants:
             for key in set(self._views) - seen:
                 del self._views[key]
                 self._begun_ms.pop(key, None)
+        self.wake()
 
     def _new_view(self, route: TenantRoute, key: TenantKey) -> TenantView:
         sorters = SorterClient(self._http)
@@ -194,6 +207,7 @@ class Tenants:
             self._clock,
             self._stopping,
             self._undecodable,
+            lambda: self.wake(),  # noqa: PLW0108  # set after this
         )
 
     def lag_seconds(self) -> float:

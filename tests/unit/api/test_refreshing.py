@@ -100,6 +100,26 @@ def test_idle_tenants_are_looked_at_one_after_the_other() -> None:
     assert asked_for.age_ms() <= 100
 
 
+def test_nothing_is_done_until_an_idle_tenant_is_due_or_asked_for() -> None:
+    world = World(1)
+    wakes: list[int] = []
+    world.tenants.wake = lambda: wakes.append(world.clock.monotonic_ms())
+    view = world.tenants.view("7", "t0")
+    world.round()
+    assert world.tenants.refresh_due() >= 1_900
+    view.wait_above(0, 0)
+    assert len(wakes) == 1
+    assert world.tenants.refresh_due() <= 100
+    world.round()
+    view.wait_above(0, 0)
+    assert len(wakes) == 1, "it is active already"
+    world.clock.advance(11_000)
+    world.round()
+    assert world.tenants.refresh_due() >= 1_900
+    view.wait_above(0, 0)
+    assert len(wakes) == 2
+
+
 def test_an_idle_tenant_that_cannot_be_looked_at_keeps_nobody_from_the_others() -> None:
     world = World(30)
     world.round()

@@ -31,7 +31,8 @@ def code_lines(text: str) -> int:
 
 
 def test_no_file_is_too_long() -> None:
-    long = {str(path.relative_to(ROOT)): code_lines(path.read_text()) for path in SOURCES}
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in SOURCES}
+    long = {name: code_lines(text) for name, text in texts.items() if text.count("\n") > CODE_LINES_MAX}
     assert {name: lines for name, lines in long.items() if lines > CODE_LINES_MAX} == {}
 
 

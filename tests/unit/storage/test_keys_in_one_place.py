@@ -33,7 +33,8 @@ def makers(root: Path) -> set[str]:
     found = set()
     for folder in ("shared", "services", "simulator", "tools"):
         for path in (root / folder).rglob("*.py"):
-            if any(PARTS.search(text) for text in strings(ast.parse(path.read_text()))):
+            source = path.read_text()
+            if PARTS.search(source) and any(PARTS.search(text) for text in strings(ast.parse(source))):
                 found.add(str(path.relative_to(root)))
     return found
 

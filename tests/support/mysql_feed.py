@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from support.waiting import eventually
 from tistream.clock import SystemClock
 from tistream.decode.rows import decode_rows
 from tistream.follow.tenant_view import TenantView
+from tistream.model.ts import MAX_TS
 from tistream.pool.versions.reader import StoreReader
 from tistream.read.cursor import Scope
 from tistream.read.scan import Budget
@@ -33,6 +34,7 @@ from tistream.schema.visible import TableVersion
 from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.core.sync_points import SyncPoints
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.sinks.mysql.mysql_feed import mysql_feed
@@ -77,23 +79,29 @@ class MySqlFeedRun:
     budget: Budget = SMALL
     skips: Sequence[Skip] = ()
     start_ts: int | None = None  # None: the world's beginning
+    shards: int = 1
+    sync_ms: int | None = None  # how often a sync point is marked
 
     def __post_init__(self) -> None:
         self._epochs = itertools.count(1)
 
-    def holder(self) -> Holder:
-        """The next holder of the feed."""
+    def holder(self, shard: int = 0) -> Holder:
+        """The next holder of a shard of the feed."""
         feed = mysql_feed(uri_of(self.server, self.options), self.document, self.skips)
         fence = Fence(1, next(self._epochs))
         start_ts = self.world.snapshot_ts if self.start_ts is None else self.start_ts
-        order = Order(self.world.tenant, "copy", 0, fence, start_ts, self.world.end_ts)
+        order = Order(self.world.tenant, "copy", shard, fence, start_ts, self.world.end_ts, shards=self.shards)
         view = cast(TenantView, StillView(self.world))
         target = feed.server.with_secrets({"password": PASSWORD})
+        pipeline = feed.pipeline_of(order, {})
+        if self.sync_ms is not None:  # a configuration has at least 30 seconds
+            target = replace(target, sync_retention_ms=3_600_000)
+            pipeline = replace(pipeline, sync_points=SyncPoints(self.sync_ms))
         return Holder(
             Shard(order, Random(1)),
             lambda: view,
             lambda: MySqlSink(target, order, CLOCK, self.slot_rows),
-            feed.pipeline_of(order, {}),
+            pipeline,
             CLOCK,
             self.budget,
             self.window_bytes,
@@ -110,11 +118,16 @@ def tables_of(world: World) -> Iterator[TableVersion]:
             yield version
 
 
+def rows_at(name: str, version: TableVersion, ts: int) -> pl.DataFrame:
+    """The rows of a table as of `ts` in a golden set."""
+    rows, _ = committed(name)
+    own = rows.filter(pl.col("table_id").is_in(version.table.physical_ids) & (pl.col("commit_ts") <= ts))
+    return own.sort("commit_ts").group_by("key").last().filter(pl.col("op") == 1)
+
+
 def wanted(name: str, version: TableVersion, columns: Sequence[Column] = ()) -> Fingerprint:
     """What SELECT shows of a table at the end of a golden set; `columns`: of these."""
-    rows, _ = committed(name)
-    own = rows.filter(pl.col("table_id").is_in(version.table.physical_ids))
-    last = own.sort("commit_ts").group_by("key").last().filter(pl.col("op") == 1)
+    last = rows_at(name, version, MAX_TS)
     columns = columns or version.table.visible_columns
     found = decode_rows(
         version.table, columns, last["key"].to_arrow().cast(pa.binary()), last["value"].to_arrow().cast(pa.binary())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import polars as pl
 import pyarrow as pa
@@ -20,6 +21,8 @@ from tistream.schema.tidb import table as t
 from tistream.schema.tidb.create_table import Dialect
 from tistream.schema.tidb.quoting import quoted_name
 from tistream.schema.tidb.table import Column
+
+Hashes = npt.NDArray[np.uint64]
 
 _MODULUS = 1 << 64
 _WHOLE = (*t.INTEGERS, t.YEAR, t.BIT)
@@ -45,6 +48,17 @@ def select_list(columns: Sequence[Column]) -> str:
     """The list of expressions for a SELECT whose result `of_selected` can take: integers unchanged, binary strings in
     hexadecimal, and everything else as text in utf8mb4."""
     return ", ".join(map(_selected, columns)) or "1"
+
+
+def hashes_of_selected(rows: Sequence[Sequence[Any]], columns: Sequence[Column], dialect: Dialect) -> Hashes:
+    """The hash of each row that a server returned for a SELECT of `select_list`."""
+    values = zip(*rows, strict=True) if rows else ([] for _ in columns)
+    return _hashes(len(rows), (_of_server(*one, dialect) for one in zip(columns, values, strict=True)))
+
+
+def hashes_of_rows(batch: pa.RecordBatch, columns: Sequence[Column], dialect: Dialect) -> Hashes:
+    """The hash of each decoded row, which equals that of the row of a server. The arguments are those of `of_rows`."""
+    return _hashes(batch.num_rows, (_of_arrow(*one, dialect) for one in zip(columns, batch.columns, strict=True)))
 
 
 def of_selected(rows: Sequence[Sequence[Any]], columns: Sequence[Column], dialect: Dialect) -> Fingerprint:
@@ -117,13 +131,16 @@ def _document(text: str) -> str:
 
 
 def _of(count: int, columns: Iterable[pl.Series]) -> Fingerprint:
-    """Compute the fingerprint of `count` rows. The hash of a row is computed over its cells, each with its length
-    before it, so that different rows are hashed as different bytes."""
+    return Fingerprint(count, int(_hashes(count, columns).sum(dtype=np.uint64)))
+
+
+def _hashes(count: int, columns: Iterable[pl.Series]) -> Hashes:
+    """The hashes of `count` rows, each computed over its cells with their lengths before them, so that different rows
+    are hashed as different bytes; 0 for rows without columns."""
     cells = [_cells(one).alias(str(place)) for place, one in enumerate(columns)]
     if not cells or not count:
-        return Fingerprint(count, 0)
-    rows = pl.DataFrame(cells).select(pl.concat_str(pl.all())).to_series()
-    return Fingerprint(count, int(rows.hash(0).to_numpy().sum(dtype=np.uint64)))
+        return np.zeros(count, np.uint64)
+    return pl.DataFrame(cells).select(pl.concat_str(pl.all())).to_series().hash(0).to_numpy()
 
 
 def _cells(values: pl.Series) -> pl.Series:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from support.feed_batches import golden_windows
+from support.feed_run import StillView
 from support.feed_tables import Change, batch, column, version
 from support.mariadb import MariaDb
 from support.mysql_feed import (
@@ -24,24 +25,29 @@ from support.mysql_feed import (
     first_slot_held,
     killed,
     progress_of,
+    rows_at,
     rows_written,
     tables_of,
     target_of,
     there,
+    uri_of,
     wanted,
 )
 from support.pull_world import World, committed, golden_world
 from support.secret_pair import new_pair
 from support.waiting import PATIENCE_S, PAUSE_S, eventually
-from tistream.errors import InvalidRequest
+from tistream.errors import InvalidRequest, Unavailable
 from tistream.model.ids import TenantKey
-from tistream.model.ts import Window
+from tistream.model.ts import Window, from_physical_ms, physical_ms
+from tistream.pool.versions.reader import StoreReader
 from tistream.read.cursor import Position, Scope
 from tistream.rules.table_rules import TableRules
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.create_table import Dialect, table_statements
 from tistream.schema.tidb.table import VECTOR
+from tistream.secrets.sealing import private_keys, seal
 from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed, Skip
+from tistream.wire.bulk.feed_verify import VerifyFeed
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.progress import Fence, Progress
 from tistream_changefeed.core.shard import Order, Transaction
@@ -57,7 +63,9 @@ from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
 from tistream_changefeed.sinks.mysql.mysql_sink import MySqlSink
 from tistream_changefeed.sinks.mysql.payload import DdlMark, NetWindow
 from tistream_changefeed.sinks.mysql.statements import statements
+from tistream_changefeed.sinks.mysql.target import SYNC_TABLES
 from tistream_changefeed.table_errors.tables_refused import TablesRefused
+from tistream_changefeed.verify.verification import Verifications
 
 # MariaDB has no VECTOR and no defaults from sequences; rows of EXCHANGE PARTITION have no events.
 LEFT_OUT = ["!types.*", "!shop.with_seq", "!shop.p_hash", "!shop.p_x"]
@@ -148,11 +156,11 @@ def table(server: MariaDb) -> MariaDb:
     return server
 
 
-def differing(world: World, server: MariaDb, rules: list[str]) -> list[str]:
+def differing(world: World, server: MariaDb, rules: list[str], least: int = 11) -> list[str]:
     """The tables of a feed with these rules in which the server does not have what SELECT shows."""
     chosen = TableRules.parse(rules, case_sensitive=True)
     tables = [one for one in tables_of(world) if chosen.matches(*one.name)]
-    assert len(tables) > 10
+    assert len(tables) >= least
     return [one.name[1] for one in tables if there(server, one) != wanted("everything", one)]
 
 
@@ -218,6 +226,102 @@ def test_a_feed_that_begins_with_rows_has_each_once_though_connections_and_holde
     assert "load" not in progress_of(server)
     assert differing(world, server, rules) == []
     assert server.run("SELECT constraint_name FROM information_schema.referential_constraints") != []
+
+
+def test_shards_wait_for_each_other_at_ddls_and_sync_points(server: MariaDb) -> None:
+    world = golden_world("everything")
+    rules = ["shop.orders", "shop.items", "shop.modpk", "shop.k_*"]
+    start_ts = from_physical_ms(physical_ms(world.snapshot_ts) + 600)
+    run = MySqlFeedRun(
+        world, server, document(rules), "?worker-count=2&snapshot=now", start_ts=start_ts, shards=2, sync_ms=20
+    )
+    tables = {name: world.source.table(start_ts, "shop", name) for name in ("orders", "items")}
+    for sql in SYNC_TABLES:
+        server.run(sql)
+    server.run("CREATE DATABASE seen")
+    server.run("CREATE TABLE seen.at (ts BIGINT, orders BIGINT, items BIGINT)")
+    server.run(
+        "CREATE TRIGGER tidb_cdc.look AFTER INSERT ON tidb_cdc.syncpoint_v1 FOR EACH ROW INSERT INTO seen.at "
+        "SELECT NEW.primary_ts, (SELECT COUNT(*) FROM shop.orders), (SELECT COUNT(*) FROM shop.items)"
+    )
+    with working(run.holder(0)), working(run.holder(1)):
+        pass
+    assert differing(world, server, rules, 20) == []
+    points = server.run("SELECT primary_ts, secondary_ts, changefeed FROM tidb_cdc.syncpoint_v1 ORDER BY primary_ts")
+    every = from_physical_ms(20)
+    first = (start_ts // every + 1) * every
+    assert [int(ts) for ts, _, _ in points] == list(range(first, world.end_ts, every))
+    assert {feed for _, _, feed in points} == {f"{world.tenant.tenant_id}/copy"}
+    assert abs(physical_ms(int(points[-1][1])) - CLOCK.now_ms()) < 3_600_000
+    seen = server.run("SELECT ts, orders, items FROM seen.at ORDER BY ts")
+    assert len(seen) == len(points)
+    for ts, *counts in seen:
+        assert counts == [rows_at("everything", one, ts).height for one in tables.values()]
+    assert len({orders for _, orders, _ in seen}) > 5
+    written = [
+        json.loads(text)["rows"] for (text,) in server.run("SELECT progress FROM tistream.progress WHERE slot = 0")
+    ]
+    assert len(written) == 2
+    assert all(written)
+    assert server.run("SELECT DISTINCT feed FROM tistream.ddl") == [(f"{world.tenant}/copy/0",)]
+
+
+def test_tables_are_compared_with_the_pool_and_what_differs_is_named(server: MariaDb, tmp_path: Path) -> None:
+    world = golden_world("everything")
+    rules = ["shop.k_*", "shop.orders"]
+    run = MySqlFeedRun(world, server, document(rules), start_ts=world.end_ts, options="?snapshot=now", sync_ms=20)
+    with working(run.holder()):
+        pass
+    private, _ = new_pair(b"7" * 32)
+    (tmp_path / "secrets.key").write_text(private)
+    by = Verifications(
+        ("127.0.0.1",),
+        SecretKeys(tmp_path / "secrets.key"),
+        lambda _: cast(Any, StillView(world)),
+        CLOCK,
+        world.budget,
+        StoreReader(world.objects),
+        longest_ms=int(PATIENCE_S * 1000),
+    )
+    of = world.tenant
+    asked = VerifyFeed(
+        cluster_id=of.cluster_id,
+        tenant_id=of.tenant_id,
+        changefeed_id="copy",
+        sink_uri=uri_of(server),
+        config=document(rules),
+        secrets={"password": seal(private_keys(private)[-1].public_key, of, "password", PASSWORD)},
+        from_ts=0,
+        to_ts=0,
+    )
+    found = by.verify(asked)
+    assert (found.equal, found.of, found.to_ts) == (True, "tables", str(world.end_ts))
+    assert len(found.tables) > 15
+    assert all(one.events == one.messages for one in found.tables)
+    assert sum(one.events for one in found.tables) > 80
+    ((changed,), (deleted,)) = server.run("SELECT id FROM shop.orders ORDER BY id LIMIT 2")
+    server.run(f"UPDATE shop.orders SET note = 'by hand' WHERE id = {changed}")
+    server.run(f"DELETE FROM shop.orders WHERE id = {deleted}")
+    server.run("INSERT INTO shop.k_none SELECT * FROM shop.k_none LIMIT 1")
+    server.run("DROP TABLE shop.k_date")
+    found = by.verify(asked)
+    assert not found.equal
+    told = sorted((one.what, one.table, one.key.get("id")) for one in found.differences if one.table != "k_date")
+    assert told == sorted(
+        [
+            ("missing", "orders", str(changed)),
+            ("missing", "orders", str(deleted)),
+            ("repeated", "k_none", None),
+            ("unexpected", "orders", str(changed)),
+        ]
+    )
+    (dropped,) = (one for one in found.tables if one.table == "k_date")
+    assert (dropped.missing, dropped.messages) == (dropped.events, 0)
+    only = by.verify(asked.model_copy(update={"table": "shop.k_int"}))
+    assert [(one.table, only.equal) for one in only.tables] == [("k_int", True)]
+    server.run("UPDATE tistream.progress SET progress = NULL")
+    with pytest.raises(Unavailable, match="has written nothing yet"):
+        replace(by, longest_ms=0).verify(asked)
 
 
 def test_rows_with_which_a_feed_begins_go_into_empty_tables_only(server: MariaDb) -> None:

@@ -13,6 +13,7 @@ from support.kafka import committed
 from support.pull_world import World, golden_world
 from support.waiting import PATIENCE_S
 from tistream.errors import InvalidRequest
+from tistream.pool.versions.reader import StoreReader
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
@@ -37,6 +38,7 @@ def verified(world: World, sink_uri: str, **more: Any) -> FeedVerification:
         lambda _: cast(Any, StillView(world)),
         CLOCK,
         world.budget,
+        StoreReader(world.objects),
         longest_ms=int(PATIENCE_S * 1000),
         answer_s=PATIENCE_S,
     )

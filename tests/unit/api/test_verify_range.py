@@ -51,3 +51,10 @@ def test_what_was_sent_under_another_configuration_or_twice_is_not_compared() ->
 def test_a_range_that_the_sink_does_not_have_is_refused(ask: dict[str, str], text: str) -> None:
     with pytest.raises(InvalidRequest, match=text):
         range_of(TENANT, FEED, VerifyChangefeed(**ask))
+
+
+def test_a_database_is_compared_as_it_is() -> None:
+    tables = FEED.model_copy(update={"sink_uri": "mysql://app@db:3306/", "start_ts": str(CHECKPOINT)})
+    assert range_of(TENANT, tables, VerifyChangefeed(table="shop.orders")).table == "shop.orders"
+    with pytest.raises(InvalidRequest, match="from_ts is for topics"):
+        range_of(TENANT, tables, VerifyChangefeed(from_ts="1"))

@@ -10,6 +10,7 @@ from tistream.errors import InvalidRequest, TargetNotAllowed
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.create_table import Dialect
 from tistream_changefeed.config.parse import parse_feed, read_toml
+from tistream_changefeed.core.sync_points import SyncPoints
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.sinks.feeds import feed_of
 from tistream_changefeed.sinks.kafka.feed_settings import parsed, without_secrets
@@ -39,6 +40,9 @@ def test_a_uri_of_ticdc_is_taken() -> None:
     assert any("max-txn-row" in warning for warning in found.warnings)
     assert feed("tidb://root@[::1]/").server.address == "::1:3306"
     assert feed("mysql+ssl://root@h/").server.tls
+    assert feed("mysql://root@h/").pipeline.sync_points is None
+    marked = feed("mysql://root@h/", "enable-sync-point = true\nsync-point-interval = '1m'")
+    assert (marked.pipeline.sync_points, marked.server.sync_retention_ms) == (SyncPoints(60_000), 86_400_000)
     assert feed("mysql://root@h/").pipeline.first_rows is None
     assert feed("mysql://root@h/?snapshot=now").pipeline.first_rows is not None
 
@@ -71,10 +75,12 @@ def test_a_password_is_taken_out_of_what_is_stored() -> None:
         ("mysql://h/?snapshot=2024", "", "tistream.snapshot: Input should be 'none' or 'now'"),
         ("mysql://h/?time-zone=Asia/Tokyo", "", "TIMESTAMP values are written in UTC"),
         ("mysql://h/?ssl-ca=/etc/passwd", "", "names a file of a worker"),
-        ("mysql://h/", "enable-sync-point = true", "no sync points yet"),
+        ("mysql://h/", "sync-point-interval = '10s'", "does not lie from 30s"),
+        ("mysql://h/", "sync-point-retention = 'a day'", "is not a duration, such as 5s"),
         ("mysql://h/", "[[sink.column-selectors]]\nmatcher = ['a.b']\ncolumns = ['*']", "not supported into MySQL"),
         ("mysql://h/", "[[sink.dispatchers]]\nmatcher = ['a.b']", "has no topics"),
-        ("mysql://h/", "[tistream]\nshards = 4", "has one shard"),
+        ("mysql://h/", "[tistream]\nshards-max = 4", "as many shards as tistream.shards says"),
+        ("mysql://h/?transaction-atomicity=global", "[tistream]\nshards = 4", "set shards to 1"),
         ("mysql://h/", "[tistream]\ndelivery = 'at-least-once'", "every feed is exactly-once"),
     ],
 )

@@ -1,5 +1,5 @@
-"""The implementation of `tistream changefeed verify`, which compares a feed's topics with the tenant's committed
-rows."""
+"""The implementation of `tistream changefeed verify`, which compares a feed's topics or tables with the tenant's
+committed rows."""
 
 from __future__ import annotations
 
@@ -34,21 +34,24 @@ def verify_feed(client: ApiClient, feed: FeedOf, wanted: VerifyRange, *, as_json
     sys.stdout.write(json.dumps(found, indent=2) + "\n" if as_json else "\n".join(_lines(found, wanted)) + "\n")
     if not found["equal"]:
         raise CliError(
-            f"changefeed {found['changefeed_id']}: the topics differ from the pool; --repair TOPIC writes the "
-            "missing events into another topic"
+            f"changefeed {found['changefeed_id']}: the {found['of']} differ from the pool"
+            + ("; --repair TOPIC writes the missing events into another topic" if found["of"] == "topics" else "")
         )
 
 
 def _lines(found: dict[str, Any], wanted: VerifyRange) -> list[str]:
-    lines = [f"above {found['from_ts']}, up to {found['to_ts']}:"]
+    topics = found["of"] == "topics"
+    lines = [f"above {found['from_ts']}, up to {found['to_ts']}:" if topics else f"as of {found['to_ts']}:"]
+    units = ("events", "messages") if topics else ("rows", "in the database")
     lines += [
-        f"  {one['database']}.{one['table']}: {one['events']} events, {one['messages']} messages"
+        f"  {one['database']}.{one['table']}: {one['events']} {units[0]}, {one['messages']} {units[1]}"
         + "".join(f", {one[what]} {what}" for what in ("missing", "unexpected", "repeated") if one[what])
         for one in found["tables"]
     ]
     lines += [
-        f"  {one['what']}: {one['database']}.{one['table']} {json.dumps(one['key'])}, commit_ts {one['commit_ts']}, "
-        f"{one['topic']}-{one['partition']}" + ("" if one["offset"] is None else f", offset {one['offset']}")
+        f"  {one['what']}: {one['database']}.{one['table']} {json.dumps(one['key'])}, commit_ts {one['commit_ts']}"
+        + (f", {one['topic']}-{one['partition']}" if topics else "")
+        + ("" if one["offset"] is None else f", offset {one['offset']}")
         for one in found["differences"]
     ]
     if wanted.repair_topic is not None:

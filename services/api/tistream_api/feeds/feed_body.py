@@ -185,6 +185,8 @@ def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> 
     """Convert a request to compare a feed's topics with the tenant's rows. Raises InvalidRequest if the range of ts is
     above the feed's checkpoint, so that the sink does not have it yet, or below the ts from which on the feed has its
     present configuration."""
+    if not feed.sink_uri.startswith("kafka"):
+        return _whole(tenant, feed, ask)
     checkpoint_ts = int(feed.checkpoint_ts)
     lowest_ts = int(feed.start_ts) if feed.applied is None else max(feed.applied.from_ts, feed.applied.after_ts)
     to_ts = checkpoint_ts if ask.to_ts is None else int(ask.to_ts)
@@ -205,6 +207,22 @@ def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> 
         raise InvalidRequest(
             f"from_ts {from_ts} is not below to_ts {to_ts}: the range is empty", {"parameter": "from_ts"}
         )
+    return _verify_feed(tenant, feed, ask, from_ts, to_ts)
+
+
+def _whole(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> VerifyFeed:
+    """The request to compare the tables of a database, which show the rows of one ts."""
+    for name, value in (("from_ts", ask.from_ts), ("to_ts", ask.to_ts)):
+        if value is not None:
+            raise InvalidRequest(
+                f"{name} is for topics: the tables of a database are compared as they are", {"parameter": name}
+            )
+    return _verify_feed(tenant, feed, ask, int(feed.start_ts), int(feed.checkpoint_ts))
+
+
+def _verify_feed(
+    tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed, from_ts: int, to_ts: int
+) -> VerifyFeed:
     if ask.table is not None and "." not in ask.table[1:-1]:
         raise InvalidRequest(
             f"table {ask.table[:80]!r} is not of the form database.table, such as shop.orders", {"parameter": "table"}

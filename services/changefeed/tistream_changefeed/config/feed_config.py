@@ -107,7 +107,9 @@ class MySqlConfig(_Part):
 
     `workers`: how many connections write side by side. `safe_mode`: rows are always put by REPLACE. `atomicity`: with
     `table` or `global`, each transaction of the server has whole transactions of the upstream, in order. `snapshot`:
-    with `now` the feed begins with the rows of its tables as of its start_ts. `ca`, `cert` and `key` are PEM texts.
+    with `now` the feed begins with the rows of its tables as of its start_ts. `sync_points`: at each multiple of
+    `sync_interval_ms` the server has exactly the state of one ts, and that is marked there; marks are kept for
+    `sync_retention_ms`. `ca`, `cert` and `key` are PEM texts.
     `password` and `key` are references of the form `${secret:NAME}`.
     """
 
@@ -119,6 +121,9 @@ class MySqlConfig(_Part):
     safe_mode: bool = False
     atomicity: Literal["none", "table", "global"] = "none"
     snapshot: Literal["none", "now"] = "none"
+    sync_points: bool = False
+    sync_interval_ms: int = 600_000
+    sync_retention_ms: int = 86_400_000
     ca: str | None = None
     cert: str | None = None
     key: str | None = None

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tistream_changefeed.config.durations import duration_ms
 from tistream_changefeed.config.feed_config import FeedConfig
 from tistream_changefeed.config.keys import GENERAL, GENERAL_FIXED, GENERAL_UNNEEDED, ConfigKey, SinkKeys
 from tistream_changefeed.config.listed import refused as refused_config
 from tistream_changefeed.config.sink_uri import SinkUri, refused, unique_names, without_secrets
-from tistream_changefeed.config.storage_kind import duration_ms
+from tistream_changefeed.config.storage_kind import FLUSH
 
 SCHEME = "iceberg"
 _ICEBERG = "tistream.iceberg."
@@ -85,7 +86,7 @@ def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:  # n
             raise refused(f"it has no option {name.replace('_', '-')}: add it")
     interval = iceberg.pop("flush_interval", None)
     if interval is not None:
-        iceberg["flush_interval_ms"] = duration_ms(interval)
+        iceberg["flush_interval_ms"] = duration_ms("flush-interval", interval, FLUSH)
     values.setdefault("on_table_error", "stop-feed")
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from tistream.wire.bulk.changefeeds import SHARDS_MAX
+from tistream_changefeed.config.durations import Bounds, duration_ms
 from tistream_changefeed.config.feed_config import FeedConfig
 from tistream_changefeed.config.keys import GENERAL, GENERAL_FIXED, GENERAL_UNNEEDED, ConfigKey, SinkKeys
 from tistream_changefeed.config.listed import refused as refused_config
@@ -17,6 +19,11 @@ WORKERS_MAX = 64
 _MYSQL = "sink.mysql-config."
 _SINK_OPTIONS = ("safe-mode", "transaction-atomicity")
 _OWN_OPTIONS = ("snapshot",)
+_DAYS_100 = 100 * 86_400_000
+_DURATIONS = (
+    ("sync_interval", "sync-point-interval", Bounds(30_000, _DAYS_100, "30s to 2400h")),
+    ("sync_retention", "sync-point-retention", Bounds(3_600_000, _DAYS_100, "1h to 2400h")),
+)
 
 
 def _option_key(name: str) -> str:
@@ -37,13 +44,15 @@ MYSQL_KEYS = SinkKeys(
         "sink.safe-mode": ConfigKey("mysql.safe_mode", "flag"),
         "sink.transaction-atomicity": ConfigKey("mysql.atomicity", "text"),
         "tistream.snapshot": ConfigKey("mysql.snapshot", "text"),
+        "tistream.shards": ConfigKey("shards", "number", 1, SHARDS_MAX),
+        "enable-sync-point": ConfigKey("mysql.sync_points", "flag"),
+        "sync-point-interval": ConfigKey("mysql.sync_interval", "text"),
+        "sync-point-retention": ConfigKey("mysql.sync_retention", "text"),
     },
     fixed={
         **GENERAL_FIXED,
         _MYSQL + "time-zone": (("utc", ""), "TIMESTAMP values are written in UTC, which changes no value"),
-        "enable-sync-point": (("false",), "a feed into MySQL has no sync points yet"),
-        "tistream.shards": (("1",), "a feed into MySQL has one shard, and as many connections as worker-count says"),
-        "tistream.shards-max": (("1",), "a feed into MySQL has one shard, and as many connections as worker-count"),
+        "tistream.shards-max": (("1",), "a feed into MySQL has as many shards as tistream.shards says"),
         "tistream.delivery": (("exactly-once",), "into MySQL every feed is exactly-once"),
     },
     refused={
@@ -52,8 +61,6 @@ MYSQL_KEYS = SinkKeys(
     },
     unneeded=(
         *GENERAL_UNNEEDED,
-        "sync-point-interval",
-        "sync-point-retention",
         "sink.protocol",
         "sink.terminator",
         "sink.date-separator",
@@ -127,9 +134,13 @@ def parse_mysql_uri(uri: str, prefix: str = "") -> SinkUri:
 
 
 def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:  # noqa: ARG001
-    """Convert the fields of a FeedConfig that were set: no more than WORKERS_MAX connections are opened."""
+    """Convert the fields of a FeedConfig that were set: no more than WORKERS_MAX connections are opened, and durations
+    are in ms. Raises InvalidRequest."""
     mysql = values["mysql"]
     mysql["workers"] = min(mysql.get("workers", 16), WORKERS_MAX)
+    for name, key, bounds in _DURATIONS:
+        if name in mysql:
+            mysql[f"{name}_ms"] = duration_ms(key, mysql.pop(name), bounds)
 
 
 def check(config: FeedConfig) -> None:
@@ -139,3 +150,8 @@ def check(config: FeedConfig) -> None:
         raise refused_config("ssl-cert and ssl-key are needed together: give both, or neither")
     if any(one.on_row_error == "dead-letter" for one in config.tables):
         raise refused_config("on-row-error = 'dead-letter' is not supported into MySQL: skip events one by one")
+    if config.mysql.atomicity == "global" and config.shards > 1:
+        raise refused_config(
+            "transaction-atomicity = 'global' keeps transactions of several tables whole, and tistream.shards = "
+            f"{config.shards} writes them apart: set shards to 1, or the atomicity to 'table'"
+        )

@@ -168,13 +168,17 @@ def _of_shards(config: FeedConfig, partitions: int) -> list[str]:
         out.append(
             f"tistream.shards = {config.shards}: the {partitions} partitions of a topic keep at most that many busy"
         )
+    return [*out, *shard_warnings(config)]
+
+
+def shard_warnings(config: FeedConfig) -> Iterator[str]:
+    """Warnings about settings that several shards do not support, for any sink."""
     choices = {config.on_table_error, *(one.on_table_error or config.on_table_error for one in config.tables)}
     if max(config.shards, config.shards_max) > 1 and choices != {"stop-feed"}:
-        out.append(
+        yield (
             "a table that fails stops the whole feed, because it has several shards: on-table-error = 'stop-feed' says "
             "so, and shards = 1 under [tistream] lets other tables go on"
         )
-    return out
 
 
 def _listed(names: Sequence[str]) -> str:

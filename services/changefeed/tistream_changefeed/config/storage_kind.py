@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tistream_changefeed.config.durations import Bounds, duration_ms
 from tistream_changefeed.config.feed_config import FeedConfig
 from tistream_changefeed.config.keys import GENERAL, GENERAL_FIXED, GENERAL_UNNEEDED, ConfigKey, SinkKeys
 from tistream_changefeed.config.listed import refused as config_refused
@@ -15,9 +15,7 @@ from tistream_changefeed.config.sink_uri import SinkUri, refused, unique_names, 
 FORMS = "s3://BUCKET/PATH?protocol=…", "file:///PATH?protocol=…"
 _CLOUD = "sink.cloud-storage-config."
 _CODEC = "sink.kafka-config.codec-config."
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
-_FLUSH_MS = 100, 600_000
+FLUSH = Bounds(100, 600_000, "100ms to 10m")
 _WORKERS = "the place of a feed is opened with the endpoint and the region that the operator has set for it"
 
 _USED: dict[str, ConfigKey] = {
@@ -122,7 +120,7 @@ def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:  # n
         storage.pop("terminator", None)  # as in TiCDC
     interval = storage.pop("flush_interval", None)
     if interval is not None:
-        storage["flush_interval_ms"] = duration_ms(interval)
+        storage["flush_interval_ms"] = duration_ms("flush-interval", interval, FLUSH)
     values.setdefault("on_table_error", "stop-feed")
 
 
@@ -140,15 +138,3 @@ def check(config: FeedConfig) -> None:
             "a feed into files stops as a whole at an event that cannot be written: set on-table-error = 'stop-feed' "
             "and on-row-error = 'stop', or leave them out"
         )
-
-
-def duration_ms(text: str) -> int:
-    """Parse a duration as Go writes it, such as 1m30s."""
-    found = _DURATION.findall(text)
-    if not found or "".join(number + unit for number, unit in found) != text:
-        raise config_refused(f"flush-interval = {text[:40]!r} is not a duration, such as 5s or 1m30s")
-    ms = round(sum(float(number) * _UNIT_MS[unit] for number, unit in found))
-    low, high = _FLUSH_MS
-    if not low <= ms <= high:
-        raise config_refused(f"flush-interval = {text[:40]!r} does not lie from 100ms to 10m")
-    return ms

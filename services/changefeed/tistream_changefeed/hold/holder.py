@@ -100,7 +100,7 @@ class Holder:
         self._resolved_ts = max(self._resolved_ts, high)
         if high <= rest.at_ts:
             return False
-        ends = high != self.shard.high(high)
+        ends = high != self._high(high)
         return ends or rest.at_ts < low or now_ms >= rest.until_ms or fresh.concerns(self._scope)
 
     @property
@@ -231,7 +231,8 @@ class Holder:
         if shard.catching:
             sending.catch_up(view, self.budget, self._stopping.is_set)
         self._resolved_ts = view.resolved_ts()
-        high = shard.high(self._resolved_ts)
+        sending.sync()
+        high = self._high(self._resolved_ts)
         if shard.at.low_ts < high:
             for batch in self.pipeline.scan(view.source, self._scope, shard.at, high, self.budget).batches():
                 self._send(sending, view, batch, high)
@@ -246,6 +247,11 @@ class Holder:
             return IdleUntil(now_ms + max(PAUSE_MS, shard.due_in_ms(now_ms)), max(high, shard.at.low_ts))
         view.wait_above(max(high, shard.at.low_ts), max(1, min(WAIT_MS, shard.due_in_ms(now_ms))))
         return None
+
+    def _high(self, resolved_ts: int) -> int:
+        """The ts up to which events may be sent now: at most the next sync point."""
+        high, points = self.shard.high(resolved_ts), self.pipeline.sync_points
+        return high if points is None else min(high, points.after(self.shard.at.low_ts))
 
     def _send(self, sending: Sending, view: Pool, batch: Batch, high: int) -> None:
         self.tally.undecoded += sum(one.undecoded for one in batch.events.sets if isinstance(one, Rows))

@@ -23,6 +23,7 @@ from tistream_changefeed.core.outgoing import NOTHING, Payload
 from tistream_changefeed.core.segments import Segment, segments, windows
 from tistream_changefeed.core.shard import Shard, Transaction
 from tistream_changefeed.core.stopped import STOPPED_MAX
+from tistream_changefeed.core.sync_points import SyncMark, passed
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.sink import Encoded, Pipeline, Sink
 from tistream_changefeed.metrics import ChangefeedMetrics
@@ -93,6 +94,19 @@ class Sending:
                 names = [one.held_by.object for one in shard.catching]
                 self.commit(shard.rejoin(marks, ts))
                 log.info("tables go on", extra={"shard": shard.order.name, "tables": names})
+
+    def sync(self) -> None:
+        """Mark the sync point at which the shard is, if it is at one. While a table has stopped, the sink has not the
+        state of one ts, so no point is marked."""
+        points, at = self.pipeline.sync_points, self.shard.at
+        if points is None or not points.due(at):
+            return
+        marks = () if self.shard.stopped else (SyncMark(at.commit_ts),)
+        if self.shard.order.shards == 1:
+            self.commit(self.shard.send(NOTHING, 0, marks, passed(at.commit_ts)))
+        else:
+            self._wait_for_others(at)
+            self.commit(self.shard.send_ddl(self.pipeline.own(marks), passed(at.commit_ts), 0))
 
     def stop_refused(self, error: TablesRefused) -> None:
         """Stop tables of which the sink has refused a row or a DDL, after the position that it has acknowledged. The

@@ -17,6 +17,7 @@ from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Transaction
+from tistream_changefeed.core.sync_points import SyncPoints
 from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.protocols.table_change import TableAt
 from tistream_changefeed.table_errors.rules import ErrorRules
@@ -118,6 +119,10 @@ class Pipeline(Protocol):
     @property
     def first_rows(self) -> FirstRows | None:
         """The rows with which a new feed begins; None if it begins without any."""
+
+    @property
+    def sync_points(self) -> SyncPoints | None:
+        """The timestamps at which the sink is to have the state of one ts, and to mark it; None if it has no marks."""
 
     @property
     def errors(self) -> ErrorRules:

@@ -1,4 +1,5 @@
-"""Compares a range of commit_ts in a feed's topics with the committed rows of its tenant and, on request, writes
+"""Compares what a feed has written with the committed rows of its tenant. For tables of a database, tables.py does so.
+In the topics of Kafka it compares a range of commit_ts, and on request writes
 missing messages into another topic. To find out what the feed had to send, the rows are encoded again with the present
 configuration. This is possible because messages depend only on the events and the configuration (invariant 48)."""
 
@@ -13,11 +14,14 @@ from tistream.clock import Clock
 from tistream.errors import InvalidRequest, LimitReached, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
+from tistream.pool.versions.reader import Reader
 from tistream.read.chosen_scope import ChosenScope
 from tistream.read.cursor import Place, Position
 from tistream.read.scan import Budget
 from tistream.schema.visible import fold
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
+from tistream_changefeed.config.kinds import scheme_of
+from tistream_changefeed.config.mysql_kind import SCHEMES
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.outgoing import Outgoing, SentMessage
 from tistream_changefeed.hold.pool import Pool
@@ -29,9 +33,11 @@ from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.feed_settings import RunnableFeed, parsed
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
+from tistream_changefeed.sinks.mysql.mysql_feed import mysql_feed
 from tistream_changefeed.verify.comparison import Comparison
 from tistream_changefeed.verify.kafka_range import KafkaRange
 from tistream_changefeed.verify.message_heads import MessageHead, MessageReader, ResolvedHead, Unreadable, reading
+from tistream_changefeed.verify.tables import TableComparison
 
 LONGEST_MS = 8_000  # less than the API server waits for the answer
 ANSWER_S = 4.0  # for each answer of the broker, and for the pool
@@ -49,6 +55,7 @@ class Verifications:
     view: Callable[[TenantKey], Pool]
     clock: Clock
     budget: Budget
+    reader: Reader
     clients: KafkaClients = CONFLUENT
     longest_ms: int = LONGEST_MS
     answer_s: float = ANSWER_S
@@ -59,25 +66,47 @@ class Verifications:
         Unavailable if the sink does not answer, or not in time."""
         deadline_ms = self.clock.monotonic_ms() + self.longest_ms
         tenant = TenantKey.parse(ask.cluster_id, ask.tenant_id)
+        scheme = scheme_of(ask.sink_uri)
+        if scheme in SCHEMES:
+            return self._tables(ask, tenant, deadline_ms)
+        if not scheme.startswith("kafka"):
+            raise InvalidRequest(f"a feed into {scheme}:// cannot be compared: feeds into Kafka and databases can")
         feed = parsed(ask.sink_uri, ask.config, ask.skips)
         how = reading(feed.config.protocol)
         if isinstance(how, str):
             raise InvalidRequest(how)
         check_hosts(feed.hosts, self.hosts)
         target = feed.target.with_secrets(self.keys.values(tenant, ask.sink_uri, ask.config, ask.secrets))
-        view = self.view(tenant)
-        view.wait_fresh()
-        view.check_known()
+        view = self._view(tenant)
         view.check_served(ask.from_ts)
         if view.resolved_ts() < ask.to_ts and not view.wait_above(ask.to_ts - 1, int(self.answer_s * 1000)):
             raise Unavailable(f"this worker has not read the pool up to {ask.to_ts} yet")
-        one = _Comparing(ask, tenant, feed, how, target, view, self, deadline_ms)
-        try:
-            return one.result()
-        except FeedFailed as error:
-            if error.failure.kind == "retry" and not error.failure.refused:
-                raise Unavailable(str(error)) from error
-            raise InvalidRequest(str(error)) from error
+        return _answered(_Comparing(ask, tenant, feed, how, target, view, self, deadline_ms).result)
+
+    def _tables(self, ask: VerifyFeed, tenant: TenantKey, deadline_ms: int) -> FeedVerification:
+        if ask.repair_topic is not None:
+            raise InvalidRequest("a database has no topic to repair: leave out repair_topic")
+        feed = mysql_feed(ask.sink_uri, ask.config, ask.skips)
+        check_hosts([feed.server.address], self.hosts)
+        server = feed.server.with_secrets(self.keys.values(tenant, ask.sink_uri, ask.config, ask.secrets))
+        view = self._view(tenant)
+        return _answered(TableComparison(ask, tenant, feed, server, view, self.reader, self.clock, deadline_ms).result)
+
+    def _view(self, tenant: TenantKey) -> Pool:
+        view = self.view(tenant)
+        view.wait_fresh()
+        view.check_known()
+        return view
+
+
+def _answered(compare: Callable[[], FeedVerification]) -> FeedVerification:
+    """Compare. A failure of the sink becomes Unavailable or InvalidRequest."""
+    try:
+        return compare()
+    except FeedFailed as error:
+        if error.failure.kind == "retry" and not error.failure.refused:
+            raise Unavailable(str(error)) from error
+        raise InvalidRequest(str(error)) from error
 
 
 @dataclass(slots=True)

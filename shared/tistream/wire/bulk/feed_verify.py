@@ -1,4 +1,6 @@
-"""Comparisons of a changefeed's topics with committed rows (docs/changefeeds.md, "Comparing a topic with the pool")."""
+"""Comparisons of what a changefeed has written with committed rows.
+
+docs/changefeeds.md, "Comparing a topic with the pool", describes them."""
 
 from typing import Any, Literal
 
@@ -14,8 +16,9 @@ DIFFERENCES_MAX = 100  # that an answer names
 
 class VerifyChangefeed(StrictRequest):
     """`POST …/changefeeds/{id}/verify`: compare the events with a commit_ts above `from_ts` and at or below `to_ts`.
-    The default is the last minute up to the checkpoint. `table`: `database.table`, to compare this table only.
-    `repair_topic`: the topic into which missing events are written."""
+    The default is the last minute up to the checkpoint. Both are left out for a database, whose tables are compared as
+    they are. `table`: `database.table`, to compare this table only. `repair_topic`: the topic into which missing events
+    are written."""
 
     from_ts: Ts | None = None
     to_ts: Ts | None = None
@@ -72,7 +75,8 @@ class VerifiedTable(Wire):
 
 class FeedVerification(Wire):
     """The result of a comparison. `equal`: each event is in the sink exactly once. `differences`: the first ones, by
-    commit_ts. `repaired`: the number of events that were written to the repair topic."""
+    commit_ts. `repaired`: the number of events that were written to the repair topic. `of` `tables`: the rows of tables
+    in a database were compared, as of `to_ts` (`from_ts` for some shards); an event is a row, and so is a message."""
 
     changefeed_id: str
     from_ts: str
@@ -81,3 +85,4 @@ class FeedVerification(Wire):
     tables: list[VerifiedTable]
     differences: list[Difference]
     repaired: int = 0
+    of: Literal["topics", "tables"] = "topics"

@@ -53,6 +53,10 @@ class LakePipeline:
         """Implement Pipeline.first_rows: a feed begins without rows."""
 
     @property
+    def sync_points(self) -> None:
+        """Implement Pipeline.sync_points: each commit of a table says its ts itself."""
+
+    @property
     def tables(self) -> FeedTables:
         """The tables whose rows must be read."""
         return self.filter.read

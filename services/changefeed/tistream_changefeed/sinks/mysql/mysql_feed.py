@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tistream.clock import Clock
@@ -15,9 +15,18 @@ from tistream_changefeed.config.feed_config import FeedConfig
 from tistream_changefeed.config.kinds import scheme_of
 from tistream_changefeed.config.listed import refused
 from tistream_changefeed.config.parse import parse_feed
-from tistream_changefeed.config.plan import FeedPlan, PlannedTable, check_filters, included_tables, table_warnings
+from tistream_changefeed.config.plan import (
+    FeedPlan,
+    PlannedTable,
+    check_filters,
+    included_tables,
+    shard_warnings,
+    table_warnings,
+)
 from tistream_changefeed.core.shard import Order
+from tistream_changefeed.core.sync_points import SyncPoints
 from tistream_changefeed.dead_letters.skips import SkippedEvents
+from tistream_changefeed.dispatch.table_shards import TableShard
 from tistream_changefeed.hold.feed import Allowed, Looked
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.rows.handle_key import handle_columns
@@ -55,7 +64,7 @@ class MySqlFeed:
             for one in included.sent
         )
         keyless = [".".join(one.name) for one in included.named if not handle_columns(one.table)]
-        warnings = list(table_warnings(self.config, included))
+        warnings = [*table_warnings(self.config, included), *shard_warnings(self.config)]
         if keyless and not self.config.filter.force_replicate:
             warnings.append(
                 "tables without a primary key or a unique key that is NOT NULL are not sent: "
@@ -75,7 +84,7 @@ class MySqlFeed:
 
     def pipeline_of(self, order: Order, values: Mapping[str, str]) -> Pipeline:  # noqa: ARG002
         """Implement Feed.pipeline_of."""
-        return self.pipeline
+        return replace(self.pipeline, shard=TableShard(order.shard, order.shards))
 
 
 def mysql_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip]) -> MySqlFeed:
@@ -88,5 +97,6 @@ def mysql_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip]
         parts.error_rules(found.config),
         SkippedEvents(tuple(skips), "", LETTER_BYTES),
         found.config.mysql.snapshot == "now",
+        SyncPoints(found.config.mysql.sync_interval_ms) if found.config.mysql.sync_points else None,
     )
     return MySqlFeed(found.config, server_of(found.config.mysql, scheme_of(sink_uri)), found.warnings, pipeline)

@@ -17,9 +17,11 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import Mark, Payload, SentMessage
 from tistream_changefeed.core.row_events import RowEvents
+from tistream_changefeed.core.sync_points import SyncPoints
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import SkippedEvents, without
-from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
+from tistream_changefeed.dispatch.table_shards import ALONE, ShardTables, TableShard
+from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.hold.sink import DeadLetter, Encoded, PartitionsOf, TablesAt
 from tistream_changefeed.protocols.table_change import TableAt, table_changes
 from tistream_changefeed.rows.net import net
@@ -40,6 +42,8 @@ class MySqlPipeline:
     errors: ErrorRules
     skips: SkippedEvents
     loads: bool = False
+    sync_points: SyncPoints | None = None
+    shard: TableShard = ALONE
 
     @property
     def first_rows(self) -> MySqlPipeline | None:
@@ -48,16 +52,16 @@ class MySqlPipeline:
 
     def includes(self, version: TableVersion) -> bool:
         """Implement FirstRows.includes."""
-        return self.filter.includes(version)
+        return self.filter.includes(version) and self.shard.has(version)
 
     def created(self, versions: Sequence[TableVersion]) -> tuple[Mark, ...]:
         """Implement FirstRows.created."""
         return (NewTables(tuple(versions)),)
 
     @property
-    def tables(self) -> FeedTables:
+    def tables(self) -> ShardTables:
         """The tables whose rows must be read."""
-        return self.filter.read
+        return ShardTables(self.filter.read, self.shard)
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
         """Implement Pipeline.scan. Both halves of an update that moves a unique value are read, so that the deletes of
@@ -114,8 +118,8 @@ class MySqlPipeline:
         return ()
 
     def own(self, marks: Sequence[Mark]) -> tuple[Mark, ...]:
-        """Implement Pipeline.own: a feed into MySQL has one shard."""
-        return tuple(marks)
+        """Implement Pipeline.own: the first shard executes DDLs and marks sync points."""
+        return () if self.shard.number else tuple(marks)
 
     def skipped(self, marks: Sequence[Mark]) -> int:
         """Implement Pipeline.skipped."""

@@ -16,10 +16,12 @@ from tistream.clock import Clock
 from tistream.concurrency import new_executor
 from tistream.read.cursor import Position
 from tistream.schema.tidb.create_table import Dialect
+from tistream_changefeed.core import barrier
 from tistream_changefeed.core import progress as records
 from tistream_changefeed.core.failure import retry
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order, Transaction
+from tistream_changefeed.core.sync_points import SyncMark
 from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.sinks.mysql import new_tables, stored_progress
@@ -28,7 +30,7 @@ from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
 from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow, NewTables
 from tistream_changefeed.sinks.mysql.slots import FIRST, divided
 from tistream_changefeed.sinks.mysql.statements import statements
-from tistream_changefeed.sinks.mysql.target import LETTERS, PROGRESS, MySqlServer
+from tistream_changefeed.sinks.mysql.target import LETTERS, PROGRESS, SYNCED, MySqlServer, secondary_ts
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +74,11 @@ class MySqlSink:
         """Implement Sink.topics: a server has none."""
         return {}
 
-    def behind(self, until: Position) -> Sequence[int]:  # noqa: ARG002
-        """Implement Sink.behind: the feed has one shard."""
-        return ()
+    def behind(self, until: Position) -> Sequence[int]:
+        """Implement Sink.behind."""
+        order = self._order
+        found = stored_progress.of_shards(self._slots[FIRST].target(), self._server, order)
+        return barrier.behind(found, range(order.shards), order.shard, order.fence, order.revision, until)
 
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Implement Sink.keep: no message is too large for a server."""
@@ -88,16 +92,16 @@ class MySqlSink:
     def write(self, transaction: Transaction) -> bool:
         """Implement Sink.write. Raises FeedFailed; and TablesRefused if the server refuses rows or a DDL of a table,
         and then the progress is what it was before."""
-        rows, letters = transaction.rows, []
+        rows, kept = transaction.rows, []
         for mark in transaction.marks:
             if isinstance(mark, DdlMark):
                 self._runner().run(mark)
             elif isinstance(mark, NewTables):
                 self._create(mark)
-            elif isinstance(mark, LetterMark):
-                letters.append(mark)
+            elif isinstance(mark, LetterMark | SyncMark):
+                kept.append(mark)
         nets = rows.tables if isinstance(rows, NetWindow) else ()
-        self._write(nets, letters, transaction.progress)
+        self._write(nets, kept, transaction.progress)
         self._at = transaction.progress.at
         return True
 
@@ -131,7 +135,7 @@ class MySqlSink:
     def _text(self, at: Position) -> str:
         return stored_progress.text_of(self._order, at)
 
-    def _write(self, nets: Sequence[TableNet], letters: Sequence[LetterMark], progress: Progress) -> None:
+    def _write(self, nets: Sequence[TableNet], kept: Sequence[LetterMark | SyncMark], progress: Progress) -> None:
         # A table that has stopped catches up from before windows of which some slots have written their parts.
         repeats = self._at < self._high or bool(progress.stopped)
         count = sum(map(len, nets))
@@ -154,14 +158,32 @@ class MySqlSink:
 
         self._side_by_side(written, [number for number, part in enumerate(parts) if part and number != FIRST])
         first = self._slots[FIRST]
-        for letter in letters:
-            first.execute(
-                f"INSERT INTO {LETTERS} (feed, `table`, letter) VALUES (%s, %s, %s)",
-                (self._feed, letter.table, letter.value.decode()),
-            )
+        for mark in kept:
+            if isinstance(mark, LetterMark):
+                first.execute(
+                    f"INSERT INTO {LETTERS} (feed, `table`, letter) VALUES (%s, %s, %s)",
+                    (self._feed, mark.table, mark.value.decode()),
+                )
+            elif not repeats:  # else some slots have rows from above the sync point
+                self._synced(first, mark.ts)
         record = records.encode(self._order.tenant, progress).decode()
         first.execute(f"UPDATE {PROGRESS} SET progress = %s WHERE feed = %s AND slot = 0", (record, self._feed))
         first.commit()
+
+    def _synced(self, slot: Slot, ts: int) -> None:
+        """Store a sync point, and delete old ones, in the transaction of the first slot."""
+        order, retention_ms = self._order, self._server.sync_retention_ms
+        assert retention_ms is not None
+        feed = f"{order.tenant.tenant_id}/{order.feed_id}"
+        slot.execute(
+            f"INSERT IGNORE INTO {SYNCED} (ticdc_cluster_id, changefeed, primary_ts, secondary_ts) "
+            f"VALUES (%s, %s, %s, {secondary_ts(self._dialect)})",
+            (order.tenant.cluster_id, feed, str(ts)),
+        )
+        slot.execute(
+            f"DELETE FROM {SYNCED} WHERE changefeed = %s AND created_at < NOW() - INTERVAL %s SECOND",
+            (feed, retention_ms // 1000),
+        )
 
     def _side_by_side(self, written: Callable[[int], None], others: Sequence[int]) -> None:
         """Write the parts of these slots and of the first one. If one fails, the first one is rolled back, and the

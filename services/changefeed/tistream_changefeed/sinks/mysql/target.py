@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tistream.schema.tidb.create_table import Dialect
 from tistream.secrets.references import filled
 from tistream_changefeed.config.feed_config import MySqlConfig
 
@@ -42,12 +43,32 @@ TABLES = (
 """The statements that create what the sink stores. A row of `progress` is that of one slot: `generation` and `epoch`
 are the fence; `begun` is the cursor after the newest window of which the slot has written its part; `progress` is the
 record of the feed, which only the first slot has, and writes last."""
+SYNCED = "`tidb_cdc`.`syncpoint_v1`"
+SYNC_TABLES = (
+    "CREATE DATABASE IF NOT EXISTS `tidb_cdc`",
+    f"""CREATE TABLE IF NOT EXISTS {SYNCED} (
+  `ticdc_cluster_id` VARCHAR(255),
+  `changefeed` VARCHAR(255),
+  `primary_ts` VARCHAR(18),
+  `secondary_ts` VARCHAR(18),
+  `created_at` TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+  INDEX (`created_at`),
+  PRIMARY KEY (`changefeed`, `primary_ts`)
+)""",
+)
+"""The statements that create the table of sync points, as TiCDC does."""
+
+
+def secondary_ts(dialect: Dialect) -> str:
+    """The expression for the ts of the server: a server without timestamps gives its time in their form."""
+    return "@@tidb_current_ts" if dialect is Dialect.TIDB else "FLOOR(UNIX_TIMESTAMP(NOW(6)) * 1000) << 18"
 
 
 @dataclass(frozen=True, slots=True)
 class MySqlServer:
     """A server, and how the sink writes to it. `slots`: how many connections write side by side. `safe`: rows are
-    always put by REPLACE. After parsing, `password` and the PEM texts may be references to secrets."""
+    always put by REPLACE. `sync_retention_ms`: how long sync points are kept; None if it gets no marks. After parsing,
+    `password` and the PEM texts may be references to secrets."""
 
     host: str
     port: int
@@ -59,6 +80,7 @@ class MySqlServer:
     ca: str | None = field(default=None, repr=False)
     cert: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
+    sync_retention_ms: int | None = None
 
     @property
     def where(self) -> str:
@@ -91,4 +113,5 @@ def server_of(config: MySqlConfig, scheme: str) -> MySqlServer:
         config.ca,
         config.cert,
         config.key,
+        config.sync_retention_ms if config.sync_points else None,
     )

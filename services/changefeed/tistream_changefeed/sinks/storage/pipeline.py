@@ -47,6 +47,10 @@ class StoragePipeline:
         """Implement Pipeline.first_rows: a feed begins without rows."""
 
     @property
+    def sync_points(self) -> None:
+        """Implement Pipeline.sync_points: the sink has no marks."""
+
+    @property
     def tables(self) -> FeedTables:
         """The tables whose rows must be read."""
         return self.filter.read

@@ -1,0 +1,60 @@
+"""Compares the rows that a table must have with those that a database shows, in any order, by 64-bit hashes of all
+values. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tistream.restore.fingerprint import Hashes
+
+
+@dataclass(slots=True)
+class ComparedRows:
+    """The hashes of the rows of one table on both sides."""
+
+    wanted: list[Hashes] = field(default_factory=list)
+    found: list[Hashes] = field(default_factory=list)
+
+    def result(self) -> RowDifferences:
+        """Find the differences."""
+        wanted, found = _joined(self.wanted), _joined(self.found)
+        values = np.unique(np.concatenate([wanted, found]))
+        more = _counts(values, found) - _counts(values, wanted)
+        known = np.isin(values, wanted)
+        return RowDifferences(
+            len(wanted), len(found), _over(values, -more), _over(values, more * ~known), _over(values, more * known)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowDifferences:
+    """The numbers of rows that a table must have (`wanted`) and has (`found`), and how many rows of each hash are
+    `missing`, are there and must not be (`unexpected`), or are there too often (`repeated`)."""
+
+    wanted: int
+    found: int
+    missing: dict[int, int]
+    unexpected: dict[int, int]
+    repeated: dict[int, int]
+
+    @property
+    def equal(self) -> bool:
+        """Whether the table has exactly the rows that it must have."""
+        return not (self.missing or self.unexpected or self.repeated)
+
+
+def _joined(parts: list[Hashes]) -> Hashes:
+    return np.concatenate([np.empty(0, np.uint64), *parts])
+
+
+def _counts(values: Hashes, among: Hashes) -> npt.NDArray[np.int64]:
+    return np.bincount(np.searchsorted(values, among), minlength=len(values)).astype(np.int64)
+
+
+def _over(values: Hashes, more: Any) -> dict[int, int]:
+    at = np.flatnonzero(more > 0)
+    return dict(zip(values[at].tolist(), more[at].tolist(), strict=True))

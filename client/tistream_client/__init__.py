@@ -7,8 +7,9 @@ orders.changes(since="10m").to_polars()
 orders.at("2026-11-20T14:03:00Z").to_polars()
 """
 
-from tistream_client.aio.client import AsyncTable, AsyncTenant, AsyncTiStream
-from tistream_client.aio.reads import AsyncChanges, AsyncRows
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from tistream_client.checkpoint import Checkpoint, FileCheckpoint
 from tistream_client.core.errors import (
     ApiError,
@@ -45,6 +46,19 @@ from tistream_client.core.ts import to_datetime, to_ts
 from tistream_client.sql_checkpoint import SqlCheckpoint
 from tistream_client.sync.client import Table, Tenant, TiStream
 from tistream_client.sync.reads import Changes, Rows
+
+if TYPE_CHECKING:
+    from tistream_client.aio.client import AsyncTable, AsyncTenant, AsyncTiStream
+    from tistream_client.aio.reads import AsyncChanges, AsyncRows
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import the client for asyncio when it is first used: asyncio takes half of the time of an import."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        reads = name in ("AsyncChanges", "AsyncRows")
+        return getattr(import_module(f"tistream_client.aio.{'reads' if reads else 'client'}"), name)
+
 
 __version__ = "0.1.0"
 

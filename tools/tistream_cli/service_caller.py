@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tistream_client.cli.errors import CliError
-
-if TYPE_CHECKING:
-    import httpx
 
 KEY_FILE = "TISTREAM_SERVICE_KEY_FILE"
 
 
-def signing() -> Callable[[httpx.Request], httpx.Request] | None:
-    """Make a function that signs requests with the key in the file that TISTREAM_SERVICE_KEY_FILE names. Returns None
-    if that variable is not set. Raises CliError."""
+def signing() -> Callable[[], dict[str, str]] | None:
+    """Make a function that returns the header of a request, signed with the key in the file that
+    TISTREAM_SERVICE_KEY_FILE names. Returns None if that variable is not set. Raises CliError."""
     path = os.environ.get(KEY_FILE)
     if not path:
         return None
@@ -31,8 +27,4 @@ def signing() -> Callable[[httpx.Request], httpx.Request] | None:
     except (OSError, ValueError) as error:
         raise CliError(f"{KEY_FILE} {path}: {error}") from error
 
-    def signed(request: httpx.Request) -> httpx.Request:
-        request.headers["authorization"] = auth()
-        return request
-
-    return signed
+    return lambda: {"authorization": auth()}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from ssl import SSLCertVerificationError
 from typing import Any
 from urllib.parse import quote
 
-import httpx
-
 from tistream_client.cli import bearer, trust
-from tistream_client.cli.errors import NoAnswer, failed
+from tistream_client.cli.errors import FIX, NoAnswer, failed
+from tistream_client.cli.wire import FAILURES, Server
 from tistream_client.core.asking import failed as api_error
-from tistream_client.core.errors import ApiError
 from tistream_client.core.steps import Answer
 
 _CONNECT_SECONDS = 5.0
@@ -24,29 +23,22 @@ class ApiClient:
 
     def __init__(self, url: str, read_seconds: float = _READ_SECONDS) -> None:
         self.url = url.rstrip("/")
-        timeout = httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS)
-        tls, headers = trust.tls_context(), bearer.headers()
-        plain = {"accept-encoding": "identity"}  # decompression costs more than the network here
-        self._http = httpx.Client(
-            trust_env=False,
-            timeout=timeout,
-            headers=plain | headers,
-            verify=tls if tls is not None else url.startswith("https:"),
-            auth=None if headers else bearer.signer(),
-        )
+        self._server = Server(self.url, _CONNECT_SECONDS, read_seconds, trust.tls_context())
+        self._token = bearer.headers()
+        self._sign = None if self._token else bearer.signer()
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """Send a request and return the answer's JSON. Raises CliError."""
-        return self.answer(method, path, body).json()
+        return json.loads(self.answer(method, path, body).body)
 
-    def answer(self, method: str, path: str, body: Mapping[str, object] | None = None) -> httpx.Response:
+    def answer(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
         """Send a request and return the answer. Raises CliError."""
         try:
-            answer = self._http.request(method, self.url + path, json=body)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            answer = self._server.ask(method, path, self._headers(), body)
+        except FAILURES as error:
             raise self._no_answer(error) from error
-        if answer.is_error:
-            raise failed(_failure(path, answer))
+        if answer.status >= 400:
+            raise failed(api_error(path, answer))
         return answer
 
     def lines(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
@@ -57,20 +49,21 @@ class ApiClient:
     def chunks(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
         """Yield an answer's bytes, as they arrive. Raises ApiError for an error response, and NoAnswer."""
         try:
-            with self._http.stream("GET", self.url + path, params=params) as answer:
-                if answer.is_error:
-                    answer.read()
-                    raise _failure(path, answer)
-                yield from answer.iter_bytes()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            for piece in self._server.stream(path, params, self._headers()):
+                if isinstance(piece, Answer):
+                    raise api_error(path, piece)
+                yield piece
+        except FAILURES as error:
             raise self._no_answer(error) from error
 
+    def _headers(self) -> Mapping[str, str]:
+        return self._token if self._sign is None else self._sign()
+
     def _no_answer(self, error: Exception) -> NoAnswer:
-        return NoAnswer(f"no answer from {self.url} (--url): {error or type(error).__name__}")
-
-
-def _failure(path: str, answer: httpx.Response) -> ApiError:
-    return api_error(path, Answer(answer.status_code, answer.headers, answer.content))
+        text = f"no answer from {self.url} (--url): {error or type(error).__name__}"
+        return (
+            NoAnswer(f"{text}; give --ca-file", FIX) if isinstance(error, SSLCertVerificationError) else NoAnswer(text)
+        )
 
 
 def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -7,14 +7,10 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tistream_client.cli.errors import TOKEN, TOKEN_FILE, CliError
 
-if TYPE_CHECKING:
-    import httpx
-
-    Signed = Callable[[httpx.Request], httpx.Request]
+Signed = Callable[[], "dict[str, str]"]  # makes the header of one request
 
 _TEXT = re.compile(r"[!-~]+")
 

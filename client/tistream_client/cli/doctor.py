@@ -3,13 +3,12 @@ decided without I/O."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
-
-import httpx
 
 import tistream_client
 from tistream_client.cli import trust
@@ -17,6 +16,7 @@ from tistream_client.cli.api_client import ApiClient, tenant_path
 from tistream_client.cli.errors import CliError
 from tistream_client.cli.output import json_wanted, print_table, show_document
 from tistream_client.cli.times import now_ms, shown_seconds
+from tistream_client.cli.wire import FAILURES, Server
 
 OK, WARNING, WRONG, UNKNOWN = "ok", "warning", "wrong", "unknown"
 _SKEW_S = 2.0  # the Date header has whole seconds
@@ -102,7 +102,7 @@ def _look(client: ApiClient, tenant: tuple[str, str] | None) -> Iterator[Finding
     except CliError as error:
         yield Finding("api", WRONG, str(error), "is --url right, and the API server up? tistream context list")
         return
-    version = str(health.json().get("version", "unknown"))
+    version = str(json.loads(health.body).get("version", "unknown"))
     yield Finding("api", OK, f"{client.url} answers, version {version}")
     yield version_finding("this client", tistream_client.__version__, version)
     yield clock_finding("clock of the api", health.headers.get("date"), now_ms())
@@ -138,20 +138,20 @@ def _nodes(client: ApiClient, version: str) -> Iterator[Finding]:
     yield from role_findings(nodes)
     away = 0
     tls = trust.tls_context()
-    http = httpx.Client(timeout=_REACH_S, trust_env=False, verify=True if tls is None else tls)
     for node in nodes:
         if node["state"] == "lost":
             continue
         name = node["node_id"]
         try:
-            health, ready = (http.get(f"{node['url']}/{page}") for page in ("healthz", "readyz"))
-        except httpx.HTTPError:
+            server = Server(node["url"], _REACH_S, _REACH_S, tls)
+            health, ready = (server.ask("GET", page, {}, None) for page in ("/healthz", "/readyz"))
+        except FAILURES:
             away += 1
             continue
-        if ready.is_success:
-            yield version_finding(name, str(health.json().get("version")), version)
+        if ready.status < 400:
+            yield version_finding(name, str(json.loads(health.body).get("version")), version)
         else:
-            seen = f"{ready.status_code}: {ready.json().get('detail', '')}"
+            seen = f"{ready.status}: {json.loads(ready.body).get('detail', '')}"
             yield Finding(name, WRONG, seen, f"the log of {name} has more")
         skew = clock_finding(f"clock of {name}", health.headers.get("date"), now_ms())
         if skew.state != OK:

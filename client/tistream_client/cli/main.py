@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+
+import typer
 
 from tistream_client.cli.errors import CliError
 from tistream_client.cli.importing import INTERRUPTED, importing
@@ -16,7 +18,7 @@ def run(load: Callable[[], Any]) -> None:
     """Run the command that `load` makes. An error prints one line on stderr, and exits with its status: 1 for what has
     to be changed, 75 for what may succeed later. Wrong usage exits with status 2, Ctrl-C with 130."""
     with importing():
-        app = load()
+        app = narrowed(load(), sys.argv[1:])
     try:
         app()
     except CliError as error:
@@ -24,6 +26,22 @@ def run(load: Callable[[], Any]) -> None:
         raise SystemExit(error.status) from None
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+
+
+def narrowed(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
+    """The application with only the command or group that the first word names, unless it names none: to prepare the
+    options of all commands takes longer than most commands."""
+    if not words:
+        return app
+    commands = [one for one in app.registered_commands if _name(one.name, one.callback) == words[0]]
+    groups = [one for one in app.registered_groups if one.name == words[0]]
+    if commands or groups:
+        app.registered_commands, app.registered_groups = commands, groups
+    return app
+
+
+def _name(given: str | None, callback: Callable[..., Any] | None) -> str:
+    return given or ("" if callback is None else callback.__name__.replace("_", "-"))
 
 
 def main() -> None:

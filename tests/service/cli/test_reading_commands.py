@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -163,3 +165,18 @@ def test_the_recipes_make_the_table(loaded: Consumer, tmp_path: Path) -> None:
             stored = {key: json.loads(text) for key, text in space["db"].execute("SELECT * FROM orders")}
             assert stored == wanted
         assert sorted(map(str, space["table"]["id"]), key=int) == sorted(wanted, key=int)
+
+
+def test_a_command_imports_little(loaded: Consumer) -> None:
+    """Most of a short command's time is what it imports: a larger HTTP client, asyncio and tables for terminals."""
+    script = (
+        "import sys; from tistream_client.cli.app import app; from tistream_client.cli.main import run\n"
+        f"sys.argv = ['tistream', 'history', 'shop.orders', 'id=1', '--url', {loaded.url!r}, '--json',\n"
+        "            '--cluster', '7', '--tenant', 'acme']\n"
+        "try: run(lambda: app)\n"
+        "finally: print(*sorted(sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(json.loads(line)["commit_ts"] for line in done.stdout.splitlines())
+    assert not {"httpx", "asyncio", "rich", "pyarrow", "numpy", "tistream"} & set(done.stderr.split())

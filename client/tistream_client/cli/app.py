@@ -14,7 +14,7 @@ from tistream_client.cli.base_url import DEFAULT_URL
 from tistream_client.cli.errors import TOKEN, TOKEN_FILE
 from tistream_client.cli.importing import importing
 from tistream_client.cli.local.context_app import context_app
-from tistream_client.cli.local.contexts import CONTEXT, FILES, Contexts, defaults, path_of
+from tistream_client.cli.local.contexts import CONTEXT, FILES, Contexts, defaults, names, path_of
 from tistream_client.cli.options import CLUSTER, TENANT, Url
 from tistream_client.cli.output import new_app
 from tistream_client.cli.points.points_app import add_commands
@@ -38,7 +38,10 @@ def make_app(version: str) -> typer.Typer:
             bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
         ] = False,
         context: Annotated[
-            str | None, typer.Option(envvar=CONTEXT, help="Use this context. Default: that of `context use`.")
+            str | None,
+            typer.Option(
+                envvar=CONTEXT, autocompletion=names, help="Use this context. Default: that of `context use`."
+            ),
         ] = None,
         token_file: Annotated[
             Path | None,

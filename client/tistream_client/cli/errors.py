@@ -3,7 +3,15 @@ status."""
 
 from __future__ import annotations
 
-from tistream_client.core.errors import ApiError, Forbidden, Gone, TooManyRequests, Unauthenticated, Unavailable
+from tistream_client.core.errors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    Gone,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+)
 
 FIX = 1  # the same command fails again until something is changed
 AGAIN = 75  # the same command may succeed later (EX_TEMPFAIL of sysexits.h)
@@ -47,6 +55,8 @@ def failed(error: ApiError) -> CliError:
 def _way_out(error: ApiError) -> str:
     if isinstance(error, Unauthenticated):
         return f"; `tistream --token-file FILE …` or {TOKEN_FILE} names a file with a token"
+    if isinstance(error, BadRequest) and error.detail.startswith("unknown parameter"):
+        return f"; the server is older than this command: leave out --{error.parameter}, or upgrade the server"
     if isinstance(error, Forbidden):
         return "; `tistream token create --grant ACTIONS:CLUSTER/TENANT` makes a token that may do this"
     if isinstance(error, Gone) and error.earliest_ts is not None and error.earliest_time is not None:

@@ -4,7 +4,9 @@ recipes of docs/recipes.md."""
 from __future__ import annotations
 
 import json
+import os
 import re
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +20,8 @@ from typer.testing import CliRunner
 
 from support import golden
 from support.api_world import Platform, free_port, platform
+from support.certificates import Authority
+from support.cutting_proxy import cutting
 from support.pull import Consumer
 from tistream_client import TiStream
 from tistream_client.cli.app import app
@@ -125,6 +129,30 @@ def test_diff_of_a_key_is_the_history_of_its_row(orders: list[Line]) -> None:
         json.loads(line) for line in run("diff", "shop.orders", "--key", json.dumps(key), "-o", "json").splitlines()
     ]
     assert [one["commit_ts"] for one in parsed] == [one["commit_ts"] for one in own]
+
+
+def test_after_cut_answers_the_same_command_continues(loaded: Consumer, orders: list[Line], tmp_path: Path) -> None:
+    """Over TLS with certificates of both sides."""
+    authority = Authority(tmp_path, "authority")
+    server, own = authority.sign("server"), authority.sign("client")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.file)
+    tls.load_cert_chain(server.cert_file, server.key_file)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    options = ["--ca-file", authority.file, "--cert-file", own.cert_file, "--key-file", own.key_file]
+    words = ["pull", "--table", "shop.orders", "--since", EVERYTHING.snapshot_ts, "--until", EVERYTHING.end_ts]
+    before = dict(os.environ)
+    with cutting(int(loaded.url.rsplit(":", 1)[1]), seed=7, tls=tls) as proxy:
+        status, text = failed(*words, "--url", proxy.url)
+        assert status == 1, "to try again would not help"
+        assert "CERTIFICATE_VERIFY_FAILED" in text
+        try:
+            while (found := tried(*options, *words, "--url", proxy.url, "--format", "parquet", "-o", "out")).exit_code:
+                assert getattr(found.exception, "status", -1) == 75, found.exception
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        assert proxy.cuts >= 2
+    assert pulled(tmp_path / "out") == [(int(one["commit_ts"]), one["op"]) for one in orders]
 
 
 def test_a_doctor_looks_at_every_service(up: Platform) -> None:

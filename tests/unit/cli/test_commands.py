@@ -111,3 +111,19 @@ def test_a_wrong_argument_is_refused_with_a_right_one(words: list[str], text: st
     found = CliRunner().invoke(app, words, env=environ)
     assert found.exit_code == 2
     assert text in found.output
+
+
+@pytest.mark.parametrize(
+    ("typed", "number", "offered"),
+    [
+        ("tistream ten", 1, ["tenant"]),
+        ("tistream pull --format ", 3, ["ndjson", "arrow", "parquet"]),
+        ("tistream context use pro", 3, ["prod"]),
+        ("tistream --context t", 2, ["test"]),
+    ],
+)
+def test_a_shell_completes_commands_values_and_contexts(typed: str, number: int, offered: list[str]) -> None:
+    run("context", "add", "prod")
+    run("context", "add", "test")
+    environ = {"_TISTREAM_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(number)}
+    assert CliRunner().invoke(app, [], env=environ, prog_name="tistream").stdout.split() == offered

@@ -9,12 +9,14 @@ import pytest
 
 from tistream_client.cli.doctor import OK, WARNING, WRONG, clock_finding, role_findings, tenant_finding, version_finding
 from tistream_client.cli.documents import facts
-from tistream_client.cli.errors import CliError
+from tistream_client.cli.errors import CliError, failed
 from tistream_client.cli.output import colored
 from tistream_client.cli.points.reads import key_text
 from tistream_client.cli.points.show import row_diff
 from tistream_client.cli.pull.tail import line_of
+from tistream_client.core.errors import api_error
 
+Line = dict[str, Any]
 NOW_MS = 1_795_183_380_000  # 2026-11-20T14:03:00Z
 TS = str(NOW_MS << 18)
 
@@ -85,6 +87,24 @@ def test_a_key_is_columns_or_json(text: str, key: str) -> None:
 def test_any_other_key_is_refused_with_a_right_one(text: str) -> None:
     with pytest.raises(CliError, match="use id=1"):
         key_text(text)
+
+
+@pytest.mark.parametrize(
+    ("status", "problem", "after", "exits", "text"),
+    [
+        (400, {"detail": "unknown parameter 'where'; …", "parameter": "where"}, None, 1, "leave out --where"),
+        (401, {"detail": "a token is needed"}, None, 1, "--token-file FILE"),
+        (403, {"detail": "no"}, None, 1, "tistream token create"),
+        (410, {"detail": "too old", "earliest_ts": TS}, None, 1, f"begin at --since {TS} (2026-11-20T14:03:00+00:00)"),
+        (429, {"detail": "too many"}, "7", 75, "/x: too many; run the same command again after 7 s"),
+        (503, {"detail": "down", "cause_id": "c1"}, None, 75, "run the same command again later [cause c1]"),
+        (500, {}, None, 1, "/x: status 500"),
+    ],
+)
+def test_a_refusal_says_the_way_out(status: int, problem: Line, after: str | None, exits: int, text: str) -> None:
+    error = failed(api_error("/x", status, problem, after))
+    assert error.status == exits
+    assert text in str(error)
 
 
 def test_a_document_has_times_beside_its_tso() -> None:

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from tistream_client.cli.base_url import checked
-from tistream_client.cli.local.contexts import MEMBERS, Contexts, path_of
+from tistream_client.cli.local.contexts import MEMBERS, Contexts, names, path_of
 from tistream_client.cli.output import new_app, say, show_list
 
 context_app = new_app("Contexts: named sets of URL, cluster, tenant and credentials.")
-Name = Annotated[str, typer.Argument(help="Name of the context.")]
+Name = Annotated[str, typer.Argument(help="Name of the context.", autocompletion=names)]
 
 
 def _contexts() -> Contexts:
@@ -43,7 +43,9 @@ def context_add(
 
 @context_app.command("use")
 def context_use(
-    name: Annotated[str | None, typer.Argument(help="Name of the context. Default: none is used.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the context. Default: none is used.", autocompletion=names)
+    ] = None,
 ) -> None:
     """Use a context in later commands, where neither an option nor the environment says otherwise."""
     _contexts().use(name)

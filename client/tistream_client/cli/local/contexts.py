@@ -86,6 +86,14 @@ class Contexts:
         part.replace(self._path)
 
 
+def names() -> list[str]:
+    """The names of the contexts, for the completion of a shell; none if they cannot be read."""
+    try:
+        return sorted(Contexts(path_of(os.environ)).all)
+    except CliError:
+        return []
+
+
 def defaults(command: Any, values: Values) -> dict[str, Any]:
     """The defaults that a context gives to a command, or to those of a group: for required parameters, and the URL.
     An optional `--cluster` is a filter, which a context does not set."""

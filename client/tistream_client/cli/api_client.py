@@ -12,6 +12,8 @@ from tistream_client.cli import bearer, trust
 from tistream_client.cli.errors import FIX, NoAnswer, failed
 from tistream_client.cli.wire import FAILURES, Server
 from tistream_client.core.asking import failed as api_error
+from tistream_client.core.asking import tenants_path, with_near_tenant
+from tistream_client.core.errors import ApiError
 from tistream_client.core.steps import Answer
 
 _CONNECT_SECONDS = 5.0
@@ -38,7 +40,7 @@ class ApiClient:
         except FAILURES as error:
             raise self._no_answer(error) from error
         if answer.status >= 400:
-            raise failed(api_error(path, answer))
+            raise failed(self._refused(path, answer))
         return answer
 
     def lines(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
@@ -51,10 +53,17 @@ class ApiClient:
         try:
             for piece in self._server.stream(path, params, self._headers()):
                 if isinstance(piece, Answer):
-                    raise api_error(path, piece)
+                    raise self._refused(path, piece)
                 yield piece
         except FAILURES as error:
             raise self._no_answer(error) from error
+
+    def _refused(self, path: str, answer: Answer) -> ApiError:
+        error = api_error(path, answer)
+        tenants = tenants_path(error)
+        if tenants is None:
+            return error
+        return with_near_tenant(error, self._server.ask("GET", tenants, self._headers(), None))
 
     def _headers(self) -> Mapping[str, str]:
         return self._token if self._sign is None else self._sign()

@@ -48,7 +48,7 @@ LATER = (NoAnswer, TooManyRequests, Unavailable)  # what the caller may try agai
 def failed(error: ApiError) -> CliError:
     """The error of a command whose request the API refused: the detail, and the way out."""
     text = error.detail if error.code is not None and not isinstance(error, LATER) else f"{error.where}: {error.detail}"
-    cause = f" [cause {error.cause_id}]" if error.cause_id else ""
+    cause = f" [cause {error.cause_id}]" if error.cause_id and error.status >= 500 else ""
     return CliError(f"{text}{_way_out(error)}{cause}", AGAIN if isinstance(error, LATER) else FIX)
 
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import TypeVar
+from urllib.parse import unquote
 
-from tistream_client.core.errors import ApiError, NoAnswer, TiStreamError, TooManyRequests, Unavailable, api_error
+from tistream_client.core.errors import (
+    ApiError,
+    NoAnswer,
+    TiStreamError,
+    TooManyRequests,
+    Unavailable,
+    UnknownName,
+    api_error,
+)
 from tistream_client.core.steps import Answer, Asking, Fetch, Lost, Wait
 
 T = TypeVar("T")
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 10.0
+_TENANT = re.compile(r"(/v1/clusters/[^/?]+/tenants)/([^/?]+)")
+_NAMES = 5
 
 
 class CutOff(Exception):
@@ -58,6 +71,10 @@ class Patience:
                     failure = NoAnswer(f"answers of {self.url} for {request.path} end before their last line")
                 except (TooManyRequests, Unavailable) as error:
                     failure = error
+                except UnknownName as error:
+                    path = tenants_path(error)
+                    listed = None if path is None else (yield Fetch(path, {}))
+                    raise with_near_tenant(error, listed) if isinstance(listed, Answer) else error from None
             self.contact.made = True
             seconds = self._pause(failure, pause)
             if self.retry_for is not None and waited + seconds > self.retry_for:
@@ -97,3 +114,23 @@ def json_of(answer: Answer) -> dict[str, object]:
     if not isinstance(found, dict):
         raise CutOff
     return found
+
+
+def tenants_path(error: ApiError) -> str | None:
+    """The path of the list that has the tenants; None if the error is not that there is no such tenant."""
+    found = _TENANT.match(error.where)
+    return found[1] if found and isinstance(error, UnknownName) and "no tenant" in error.detail else None
+
+
+def with_near_tenant(error: ApiError, listed: Answer) -> ApiError:
+    """The error, with the tenants that its request may have meant. Unchanged if the list was refused."""
+    found = _TENANT.match(error.where)
+    if found is None or listed.status != 200:
+        return error
+    names = [str(one["tenant_id"]) for one in json.loads(listed.body)["tenants"]]
+    near = get_close_matches(unquote(found[2]), names, 1)
+    if near:
+        more = f"; did you mean {near[0]}?"
+    else:
+        more = f"; the cluster has {', '.join(names[:_NAMES])}{', …' if len(names) > _NAMES else ''}" if names else ""
+    return UnknownName(error.where, error.status, {**error.problem, "detail": f"{error.detail}{more}"})

@@ -23,7 +23,7 @@ from support.api_world import Platform, free_port, platform
 from support.certificates import Authority
 from support.cutting_proxy import cutting
 from support.pull import Consumer
-from tistream_client import TiStream
+from tistream_client import TiStream, UnknownName
 from tistream_client.cli.app import app
 
 EVERYTHING = golden.load("everything")
@@ -166,10 +166,15 @@ def test_a_doctor_looks_at_every_service(up: Platform) -> None:
     assert failed("doctor", *words) == (1, "1 wrong: api")
 
 
-def test_the_status_tells_again_from_fix() -> None:
+def test_the_status_tells_again_from_fix(loaded: Consumer) -> None:
     status, text = failed("rows", "shop.none")
     assert status == 1
     assert "shop.none" in text
+    for words in (("rows", "shop.orders"), ("pull", "--since", "now"), ("pull",), ("tail",)):
+        assert failed(*words, "--tenant", "acne") == (1, "no tenant 7/acne; did you mean acme?")
+    assert failed("pull", "--tenant", "zzz") == (1, "no tenant 7/zzz; the cluster has acme")
+    with TiStream(loaded.url) as client, pytest.raises(UnknownName, match=r"no tenant 7/acne; did you mean acme\?"):
+        client.tenant("7", "acne").databases()
     status, text = failed("rows", "shop.orders", "--url", f"http://127.0.0.1:{free_port()}")
     assert status == 75
     assert text.startswith("no answer from")

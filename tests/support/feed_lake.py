@@ -73,12 +73,13 @@ class LakeRun:
     places: Sequence[str] = ()
     clock: Clock = field(default_factory=SystemClock)
     window_bytes: int = 20_000
+    catalog_uri: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._epochs = itertools.count(1)
         self.warehouse = self.warehouse or f"file://{self.root}/warehouse"
-        self.catalog_uri = f"sqlite:///{self.root}/catalog.db"
+        self.catalog_uri = self.catalog_uri or f"sqlite:///{self.root}/catalog.db"
 
     def holder(self, last: int | None = None) -> Holder:
         """The next holder of the feed. `last`: after so many commits it is killed."""
@@ -111,17 +112,18 @@ class LakeRun:
     def table(self, name: str, **properties: str) -> Table:
         """An Iceberg table, as a reader opens it."""
         place = {"type": "sql", "uri": self.catalog_uri, "warehouse": self.warehouse}
-        return load_catalog("lake", **place, **properties).load_table(name)
+        return load_catalog("lake", **{**place, **properties}).load_table(name)
 
 
 def rows_of(table: Table, snapshot_id: int | None = None) -> Counter[Row]:
     """The rows of a table that is mirrored, without columns that TiDB does not have."""
     found = table.scan(snapshot_id=snapshot_id).to_arrow()
     names = [name for name in found.column_names if not name.startswith("_")]
-    return Counter(tuple(_plain(row[name]) for name in names) for row in found.select(names).to_pylist())
+    return Counter(tuple(plain(row[name]) for name in names) for row in found.select(names).to_pylist())
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value of a table as SELECT has it: times without a time zone, lists as tuples."""
     if isinstance(value, list):
         return tuple(value)
     return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) and value.tzinfo else value

@@ -12,9 +12,10 @@ import pytest
 from pyiceberg.table import Table
 
 from support.feed_batches import golden_window
-from support.feed_lake import Killed, LakeRun, at_end, resolved, rows_of, run_to_end, selected
+from support.feed_lake import Killed, LakeRun, at_end, plain, resolved, rows_of, run_to_end, selected
 from support.minio import REGION, Minio, running
 from support.pull_world import World, golden_world
+from support.rest_catalog import TOKEN, rest_catalog
 from tistream.read.cursor import Scope
 from tistream_changefeed.protocols.op_texts import ops_of
 
@@ -47,6 +48,9 @@ def test_tables_are_what_select_shows_though_workers_are_killed(world: World, tm
     for snapshot_id, ts in resolved(orders):
         assert rows_of(orders, snapshot_id) == selected("everything", "shop", "orders", ts, orders)
     assert read_changes(run.table("shop.orders__changes")) == changes("orders")
+    stamps = sorted({ts for _, ts, *_ in changes("orders")})
+    for ts in stamps[:: len(stamps) // 5]:
+        assert as_of(run, "shop.orders", ts) == selected("everything", "shop", "orders", ts, orders)
 
 
 def test_files_are_put_into_a_bucket(world: World, minio: Minio, tmp_path: Path) -> None:
@@ -72,6 +76,47 @@ def test_files_are_put_into_a_bucket(world: World, minio: Minio, tmp_path: Path)
     table = run.table("shop.orders", **properties)
     assert table.location().startswith(place)
     assert rows_of(table) == selected("everything", "shop", "orders", world.end_ts, table)
+
+
+def test_a_rest_catalog_has_the_same_tables_and_refuses_who_is_unknown(world: World, tmp_path: Path) -> None:
+    with rest_catalog(tmp_path) as url:
+        run = LakeRun(
+            world,
+            tmp_path,
+            "both",
+            ["shop.orders", "shop.swap*"],
+            "catalog-type=rest&token=${secret:token}",
+            catalog_uri=url,
+            secrets={"token": TOKEN},
+        )
+        with pytest.raises(Killed):
+            run_to_end(run.holder(5))
+        run_to_end(run.holder())
+        table = run.table("shop.orders", type="rest", token=TOKEN)
+        assert rows_of(table) == selected("everything", "shop", "orders", world.end_ts, table)
+        versions = {version.name: version for version in world.source.tables_at(world.end_ts, Scope(world.tenant))}
+        swapped = run.table("shop.swap1", type="rest", token=TOKEN)
+        assert rows_of(swapped) == at_end("everything", versions["shop", "swap1"], swapped)
+        run.secrets = {"token": "another"}
+        holder = run.holder()
+        holder.step()
+        assert holder.shard.failure is not None
+        assert holder.shard.failure.refused
+
+
+def as_of(run: LakeRun, name: str, ts: int) -> Counter[tuple[object, ...]]:
+    """A table at exactly a ts: its newest snapshot at or before it, and the changes after that one."""
+    table = run.table(name)
+    snapshot_id, low_ts = max((one for one in resolved(table) if one[1] <= ts), key=lambda one: one[1])
+    found = {row[0]: row for row in rows_of(table, snapshot_id)}
+    later = run.table(f"{name}__changes").scan(f"_commit_ts > {low_ts} and _commit_ts <= {ts}").to_arrow()
+    columns = [one.name for one in table.schema().fields if not one.name.startswith("_")]
+    for change in later.sort_by("_commit_ts").to_pylist():
+        if change["_op"] == "delete":
+            del found[change["id"]]
+        else:
+            found[change["id"]] = tuple(plain(change[column]) for column in columns)
+    return Counter(found.values())
 
 
 def read_changes(table: Table) -> Counter[tuple[object, ...]]:

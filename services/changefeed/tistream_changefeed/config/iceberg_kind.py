@@ -11,7 +11,7 @@ from tistream_changefeed.config.durations import duration_ms
 from tistream_changefeed.config.feed_config import FeedConfig
 from tistream_changefeed.config.keys import GENERAL, GENERAL_FIXED, GENERAL_UNNEEDED, ConfigKey, SinkKeys
 from tistream_changefeed.config.listed import refused as refused_config
-from tistream_changefeed.config.sink_uri import SinkUri, refused, unique_names, without_secrets
+from tistream_changefeed.config.sink_uri import SinkUri, is_placeholder, refused, unique_names, without_secrets
 from tistream_changefeed.config.storage_kind import FLUSH
 
 SCHEME = "iceberg"
@@ -96,7 +96,8 @@ def check(config: FeedConfig) -> None:
     assert iceberg is not None
     if (iceberg.access_key is None) != (iceberg.secret_access_key is None):
         raise refused_config("access-key and secret-access-key are needed together: give both, or neither")
-    if urlsplit(iceberg.catalog_uri).password is not None:
+    password = urlsplit(iceberg.catalog_uri).password
+    if password is not None and not is_placeholder(password):
         raise refused_config("catalog-uri has a password: write ${secret:NAME} in its place")
     if iceberg.mode != "changelog" and config.filter.force_replicate:
         raise refused_config("force-replicate is for mode=changelog: a table without a key cannot be mirrored")

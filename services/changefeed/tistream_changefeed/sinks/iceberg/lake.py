@@ -16,6 +16,7 @@ from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchTableError,
     OAuthError,
+    RESTError,
     TableAlreadyExistsError,
     UnauthorizedError,
 )
@@ -195,7 +196,7 @@ class Lake:
             raise refused(where, str(error)) from error
         except TargetNotAllowed as error:
             raise failed("sink", where, str(error)) from error
-        except (SQLAlchemyError, OSError, NoSuchTableError) as error:
+        except (SQLAlchemyError, OSError, NoSuchTableError, RESTError) as error:
             raise retry("sink", where, f"{type(error).__name__}: {error}") from error
 
 

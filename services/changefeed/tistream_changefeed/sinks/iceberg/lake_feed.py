@@ -112,8 +112,12 @@ class LakeFeed:
             if text is not None:
                 properties[key] = filled(text, values)
 
+        name = self.iceberg.catalog
+        if self.iceberg.catalog_type == "rest":  # pyiceberg cuts its name off a namespace that begins with it
+            name = f"rest:{name}"
+
         def connect() -> Catalog:
-            return load_catalog(self.iceberg.catalog, **properties)
+            return load_catalog(name, **properties)
 
         return Lake(connect, self.target.where, self.target.keeping, lambda url: storage_url(url, allowed.file_urls))
 

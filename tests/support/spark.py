@@ -17,6 +17,7 @@ from tistream.service import java
 from tistream.spark.session import build_session
 
 SORTER, INGEST = "tistream_sorter.jobs.daemon", "tistream_ingest.jobs.daemon"
+CLIENT = "support.client_daemon"
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def own_jvm() -> Iterator[None]:
 
 @contextmanager
 def local_session(daemon: str) -> Iterator[SparkSession]:
-    """A session with two executor threads in a JVM of its own. `daemon`: SORTER or INGEST."""
+    """A session with two executor threads in a JVM of its own. `daemon`: SORTER, INGEST or CLIENT."""
     with own_jvm():
         java.ensure()
         session = build_session("local[2]", "tests", {}, daemon)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import polars as pl
@@ -40,6 +41,8 @@ class Serve:
             form: b"".join(pulled.pull("bench", "mixed_0", form=form, events="rows")) for form in ("arrow", "ndjson")
         }
 
+        told = self.told(end_ts)
+
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -48,7 +51,7 @@ class Serve:
 
             def do_GET(self) -> None:
                 form = "arrow" if "format=arrow" in self.path else "ndjson"
-                body = answers[form] if "/changes" in self.path else LISTED % end_ts
+                body = answers[form] if "/changes?" in self.path else told(self.path)
                 self.send_response(200)
                 self.send_header("transfer-encoding", "chunked")
                 self.end_headers()
@@ -59,6 +62,10 @@ class Serve:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def told(self, end_ts: int) -> Callable[[str], bytes]:
+        """The answer to a call that is no pull, by its path."""
+        return lambda _: LISTED % end_ts
 
     def __call__(self) -> int:
         return self._server.server_port

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,13 +43,22 @@ def page_of(answer: Answer, after: str | None, columns: tuple[str, ...] | None) 
 
 def rows_of(answer: Answer) -> TablePage:
     """The page of a table as of a ts. Its columns are those of the table. Raises CutOff."""
+    return _table_page(answer, _row_batch)
+
+
+def keyed_rows_of(answer: Answer) -> TablePage:
+    """The page of a table as of a ts. Its columns are key, row, commit_ts and schema_version. Raises CutOff."""
+    return _table_page(answer, lambda batch: batch)
+
+
+def _table_page(answer: Answer, shown: Callable[[pa.RecordBatch], pa.RecordBatch]) -> TablePage:
     batches, schema, end = _stream(answer)
     if end.get(b"tistream.type") != b"end":
         raise CutOff
     cursor = end.get(b"tistream.cursor")
-    shown = [_row_batch(batch) for batch in batches if batch.num_rows]
-    empty = _row_batch(_no_rows(schema))
-    return TablePage(shown, empty.schema, int(end[b"tistream.ts"]), None if cursor is None else cursor.decode())
+    found = [shown(batch) for batch in batches if batch.num_rows]
+    empty = shown(_no_rows(schema))
+    return TablePage(found, empty.schema, int(end[b"tistream.ts"]), None if cursor is None else cursor.decode())
 
 
 def _stream(answer: Answer) -> tuple[list[pa.RecordBatch], pa.Schema, dict[bytes, bytes]]:

@@ -109,6 +109,16 @@ def newest_ts(scope: Scope, patience: Patience) -> Asking[int]:
     return int(str(found["ts"]))
 
 
+def earliest_ts(scope: Scope, patience: Patience) -> Asking[int]:
+    """The lowest ts from which the scope's changes can be read, as the refusal of a pull from 0 states it."""
+    params = {"start_ts": "0", "end_ts": "0", "limit": "1", **NDJSON}
+    try:
+        yield from patience.ask(Fetch(scope.path("changes"), params), lambda _: None)
+    except Gone as gone:
+        return gone.earliest_ts or 0
+    return 0
+
+
 def _check_columns(scope: Scope, columns: tuple[str, ...], patience: Patience) -> Asking[None]:
     """Raise WrongArgument for a column that the table, in its newest shape, does not have. A table that is gone has no
     newest shape: its columns are not checked."""

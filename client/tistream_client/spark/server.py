@@ -1,0 +1,42 @@
+"""The API server as driver and executors reach it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tistream_client.core import lists
+from tistream_client.core.asking import Patience
+from tistream_client.core.errors import Gone, UnknownName
+from tistream_client.core.lists import TableShape
+from tistream_client.spark.options import Options
+from tistream_client.transport import Door, Transport, draw_number
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Connections to the server, and how long requests are tried again."""
+
+    options: Options
+    transport: Transport
+    patience: Patience
+
+    def shape_at(self, ts: int) -> TableShape | None:
+        """The columns of the table as of a ts; None if they cannot be told any more."""
+        try:
+            return self.transport.ask(lists.table_shape(self.options.scope, ts, self.patience))
+        except (Gone, UnknownName):
+            return None
+
+
+@contextmanager
+def server_of(options: Options) -> Iterator[Server]:
+    """The server, for a `with` block. Raises WrongArgument."""
+    door = Door.of(options.url, options.token, options.token_file, options.ca_file, options.cert_file, options.key_file)
+    transport = Transport(door, time.sleep)
+    try:
+        yield Server(options, transport, Patience(door.url, options.retry_for, draw_number))
+    finally:
+        transport.close()

@@ -1,0 +1,96 @@
+"""The reader of a stream.
+
+An offset is `{"from": low, "to": high}`: the batch that ends at it has the changes in (low, high]. An offset with
+`snapshot` ends the batch of the rows as of that ts. History below a resolved ts never changes, so a batch that Spark
+repeats has the same rows. An offset states where its own batch begins: a query that is killed in its first batch, and
+is started again later with `startingTs=now`, would else lose what lies between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from tistream_client.core import arrow, pull
+from tistream_client.core.pull import ARROW
+from tistream_client.core.steps import Fetch
+from tistream_client.core.times import NOW
+from tistream_client.spark.plan import Planned, changes_parts, events_of, read, rows_parts
+from tistream_client.spark.server import Server, server_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Offset = dict[str, str]
+_WAIT_MS = 1_000
+_IDLE_TSO = 60_000 << 18  # a batch without rows moves the offset of an idle table, so that it stays within retention
+
+
+class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the changes of a table, batch after batch."""
+
+    def __init__(self, plan: Planned) -> None:
+        self._plan = plan
+        self._target: int | None = None
+
+    def initialOffset(self) -> Offset:
+        """Where a query without a checkpoint begins."""
+        low = str(self._plan.low)
+        return {"to": low} if self._plan.rows_ts is None else {"before": low}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to what is resolved now, and not further."""
+        with server_of(self._plan.options) as server:
+            self._target = self._newest(server)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002 - Spark names it
+        """The end of the next batch; `start` if there is nothing new."""
+        if "before" in start:
+            return {"snapshot": start["before"], "to": start["before"]}
+        low = int(start["to"])
+        with server_of(self._plan.options) as server:
+            high = self._next(server, low)
+        return start if high <= low else {"from": str(low), "to": str(high)}
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The parts of the batch that ends at `end`."""
+        if start == end:
+            return []
+        with server_of(self._plan.options) as server:
+            if "snapshot" in end:
+                return rows_parts(server, int(end["snapshot"]))
+            return changes_parts(server, int(end["from"]), int(end["to"]))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part."""
+        return read(self._plan, partition)
+
+    def _next(self, server: Server, low: int) -> int:
+        """The end of the batch that begins at `low`."""
+        ending = self._plan.options.ending
+        last = self._plan.high if isinstance(ending, int) or ending == NOW else None
+        bounds = [ts for ts in (last, self._target) if ts is not None]
+        if any(low >= ts for ts in bounds):
+            return low
+        first, resolved = self._first_change(server, low, wait=self._target is None)
+        if first is None:
+            moved = resolved - low >= _IDLE_TSO or self._target is not None
+            return min([resolved, *bounds]) if moved else low
+        high = min([max(self._newest(server), first), *bounds])
+        span = self._plan.options.span
+        return high if span is None else min(high, first + span)
+
+    def _first_change(self, server: Server, low: int, wait: bool) -> tuple[int | None, int]:
+        """(the commit_ts of the first change above `low`, None without one; the ts up to which this holds)."""
+        params = {"start_ts": str(low), "limit": "1", "events": "rows", **events_of(server.options).filter, **ARROW}
+        params["wait_ms"] = str(_WAIT_MS if wait else 0)
+        fetch = Fetch(server.options.scope.path("changes"), params)
+        page = server.transport.ask(server.patience.ask(fetch, lambda answer: arrow.page_of(answer, None, None)))
+        first = page.batches[0].column("commit_ts")[0].as_py() if page.batches else None
+        return first, page.resolved_ts or low
+
+    def _newest(self, server: Server) -> int:
+        return server.transport.ask(pull.newest_ts(server.options.scope, server.patience))

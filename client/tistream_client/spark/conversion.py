@@ -174,7 +174,7 @@ def converted(name: str, array: pa.Array, to: pa.DataType, zero_dates: str) -> p
         if pa.types.is_timestamp(to) and to.tz is not None:
             return array.cast(pa.timestamp("us")).cast(to)
         return array.cast(to)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         if temporal:
             raise WrongArgument(
                 "zeroDates",

@@ -24,7 +24,7 @@ class Server:
     patience: Patience
 
     def shape_at(self, ts: int) -> TableShape | None:
-        """The columns of the table as of a ts; None if they cannot be told any more."""
+        """The columns of the table as of a ts; None if the server does not have them any more."""
         try:
             return self.transport.ask(lists.table_shape(self.options.scope, ts, self.patience))
         except (Gone, UnknownName):

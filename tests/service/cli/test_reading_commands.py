@@ -108,6 +108,9 @@ def test_a_pull_of_lines_takes_times_of_people(orders: list[Line]) -> None:
     assert f"begin at --since {EVERYTHING.snapshot_ts} (2026-" in text
     lines = run(*words[:3], "--since", "earliest", *words[5:]).splitlines()
     assert [one for line in lines if (one := json.loads(line))["type"] == "row"] == orders
+    status, text = failed("pull", "--since", "1m", "--until", "now")
+    assert status == 75
+    assert text.startswith("nothing after 1m can be read yet: the newest ts is 4705965")
     assert failed("pull", "--since", "1m", "--until", "2m")[1].endswith("use --since 2h --until 1h")
 
 

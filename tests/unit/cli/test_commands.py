@@ -98,6 +98,9 @@ def test_times_and_tso_are_turned_into_each_other() -> None:
     [
         (["ts", "yesterday"], "use now, 15m (before now)"),
         (["pull", "--columns", "id"], "--table shop.orders"),
+        (["pull", "--where", "id > 1", "--snapshot", "now"], "cannot be used with --snapshot"),
+        (["pull", "--operations", "insert", "--squash", "--since", "1h"], "cannot be used with --squash"),
+        (["pull", "--tables", "shop.*", "--table", "shop.orders"], "--table, which names one"),
         (["pull", "--table", "orders"], "--table shop.orders"),
         (["pull", "--table", "shop."], "--table shop.orders"),
         (["diff", "shop.orders"], "--key id=1"),

@@ -106,6 +106,13 @@ def test_what_does_not_go_with_a_snapshot_is_refused(request_: PullRequest, form
         check_snapshot(request_, form, squash=squash)
 
 
+def test_filters_are_handed_on_with_each_page() -> None:
+    request = PullRequest("7", "a", columns="id", where="id > 1", tables="s.*", operations="insert", events="rows")
+    chosen = {"columns": "id", "where": "id > 1", "tables": "s.*", "operations": "insert", "events": "rows"}
+    assert page_parameters(request, PullProgress(), "1") == {"start_ts": "1", "limit": "10000", **chosen}
+    assert page_parameters(request, PullProgress(cursor="c"), "1") == {"cursor": "c", "limit": "10000", **chosen}
+
+
 def test_names_are_percent_encoded() -> None:
     assert tenant_path("7", "a/b", "status") == "/v1/clusters/7/tenants/a%2Fb/status"
     assert changes_path("7", "a", None, None) == "/v1/clusters/7/tenants/a/changes"

@@ -28,7 +28,18 @@ _BLOCK = 512  # block size of a tar archive, which ends with two empty blocks
 _END = "end.json"
 _DDL = "ddl"
 _FILE = re.compile(r"([0-9]{6,})-[0-9]{6,}\.parquet")
-_REQUEST_FIELDS = ("cluster", "tenant", "database", "table", "events", "columns", "where", "since")
+_REQUEST_FIELDS = (
+    "cluster",
+    "tenant",
+    "database",
+    "table",
+    "events",
+    "columns",
+    "where",
+    "tables",
+    "operations",
+    "since",
+)
 
 
 class ToFiles:

@@ -51,13 +51,21 @@ class PullRequest:
     snapshot: str | None = None  # begin with the rows as of this time, in the form of the API
     columns: str | None = None  # names, with commas between; None: all
     where: str | None = None
+    tables: str | None = None  # rules of TiCDC
+    operations: str | None = None
     since: str | None = None
 
     @property
     def chosen(self) -> dict[str, str]:
         """The query parameters that choose among events and columns."""
-        given = {"columns": self.columns, "where": self.where, "events": self.events}
-        return {name: str(value) for name, value in given.items() if value is not None}
+        given = {"events": None if self.events is None else str(self.events)}
+        return {name: value for name, value in {**self.filters, **given}.items() if value is not None}
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """The query parameters that leave out events and columns."""
+        names = ("columns", "where", "tables", "operations")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 def named_table(database: str | None, table: str | None) -> tuple[str | None, str | None]:
@@ -73,6 +81,8 @@ def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
     """Check the options of a pull. Raises typer.BadParameter if options exclude each other, or one is missing."""
     if request.table is not None and request.database is None:
         raise typer.BadParameter("needs a database: --table shop.orders", param_hint="--table")
+    if request.tables is not None and request.table is not None:
+        raise typer.BadParameter("cannot be used with --table, which names one", param_hint="--tables")
     if request.columns is not None and request.table is None:
         raise typer.BadParameter("needs --table, such as --table shop.orders", param_hint="--columns")
     if request.start_ts is not None and request.cursor is not None:
@@ -104,8 +114,15 @@ def check_raw(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
         raise typer.BadParameter("needs --format ndjson", param_hint="--raw")
 
 
+def _check_unfiltered(request: PullRequest, option: str) -> None:
+    if request.filters:
+        why = f"cannot be used with {option}: pull the changes with a filter, or all rows"
+        raise typer.BadParameter(why, param_hint=f"--{next(iter(request.filters))}")
+
+
 def check_snapshot(request: PullRequest, form: PullFormat, *, squash: bool) -> None:
     """Check the options of a pull with --snapshot. Raises typer.BadParameter if one cannot be used with it."""
+    _check_unfiltered(request, "--snapshot")
     if request.start_ts is not None or request.cursor is not None or squash:
         raise typer.BadParameter("cannot be used with --since, --cursor or --squash", param_hint="--snapshot")
     if form is not PullFormat.NDJSON:
@@ -114,6 +131,7 @@ def check_snapshot(request: PullRequest, form: PullFormat, *, squash: bool) -> N
 
 def check_squash(request: PullRequest, form: PullFormat) -> None:
     """Check the options of a pull with --squash. Raises typer.BadParameter if one cannot be used with it."""
+    _check_unfiltered(request, "--squash")
     if request.start_ts is None and request.cursor is None:
         raise typer.BadParameter("needs --since or --cursor", param_hint="--squash")
     if request.cursor is not None and request.end_ts is not None:

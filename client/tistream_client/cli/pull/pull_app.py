@@ -17,6 +17,8 @@ from tistream_client.cli.pull.run_pull import run
 from tistream_client.cli.times import FORMS
 
 Columns = Annotated[str | None, typer.Option(help="Names of columns, with commas between: id,total.")]
+Operations = Annotated[str | None, typer.Option(help="Only these: insert,update,delete.")]
+Tables = Annotated[str | None, typer.Option(help="Only tables that rules of TiCDC include: 'shop.*,!shop.secret'.")]
 Where = Annotated[str | None, typer.Option(help="Only rows for which this is true: 'total > 100'.")]
 
 
@@ -33,6 +35,8 @@ def pull(
     ] = None,
     columns: Columns = None,
     where: Where = None,
+    operations: Operations = None,
+    tables: Tables = None,
     form: Annotated[PullFormat, typer.Option("--format", help="arrow: IPC streams; parquet: files, needs -o.")] = (
         PullFormat.NDJSON
     ),
@@ -69,6 +73,8 @@ def pull(
         snapshot=snapshot,
         columns=columns,
         where=where,
+        operations=operations,
+        tables=tables,
         since=since,
     )
     run(request, form, out, url, squash=squash)
@@ -82,6 +88,8 @@ def tail(
     since: Annotated[str, typer.Option(help=f"Begin after: {FORMS}.")] = "now",
     columns: Columns = None,
     where: Where = None,
+    operations: Operations = None,
+    tables: Tables = None,
     limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="End after this number of events.")] = None,
     color: Annotated[
         bool | None, typer.Option("--color/--no-color", help="Default: on a terminal, unless $NO_COLOR is set.")
@@ -96,5 +104,12 @@ def tail(
 
     client = ApiClient(url)
     names = named_table(database, table)
-    request = PullRequest(cluster, tenant, *names, since, follow=True, columns=columns, where=where)
+    request = PullRequest(
+        *(cluster, tenant, *names, since),
+        follow=True,
+        columns=columns,
+        where=where,
+        operations=operations,
+        tables=tables,
+    )
     run_tail(client, placed(client, request), limit, color)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tistream_client.cli.errors import CliError
+from tistream_client.cli.errors import AGAIN, CliError
 from tistream_client.cli.importing import importing
 from tistream_client.cli.pull.format import (
     PullEvents,
@@ -20,7 +20,7 @@ from tistream_client.cli.pull.format import (
     check_snapshot,
     check_squash,
 )
-from tistream_client.cli.times import now_ms, since_text, ts_text
+from tistream_client.cli.times import now_ms, shown_ts, since_text, ts_text
 from tistream_client.core.times import NOW
 
 if TYPE_CHECKING:
@@ -64,13 +64,19 @@ def run(request: PullRequest, form: PullFormat, out: Path | None, url: str, *, s
 
 
 def placed(client: ApiClient, request: PullRequest) -> PullRequest:
-    """The request with its times as TSO. `now` is what can be read now. Raises CliError."""
+    """The request with its times as TSO. `now` is what can be read now. A pull with filters ends there by default,
+    because an answer of it without events does not say that nothing follows. Raises CliError."""
     at_ms = now_ms()
     low = since_text(request.start_ts, at_ms)
     high = None if request.end_ts is None else ts_text(request.end_ts, at_ms)
     snapshot = None if request.snapshot is None else ts_text(request.snapshot, at_ms)
+    if request.filters and high is None and not request.follow:
+        high = NOW
     if NOW in (low, high):
         newest = newest_ts(client, request)
+        if high == NOW and low not in (None, NOW) and int(newest) < int(low or 0):
+            text = f"nothing after {request.start_ts} can be read yet: the newest ts is {shown_ts(newest)}"
+            raise CliError(text, AGAIN)
         low, high = (newest if ts == NOW else ts for ts in (low, high))
     if low is not None and high is not None and int(high) < int(low):
         raise CliError(f"--until {request.end_ts} lies before --since {request.start_ts}: use --since 2h --until 1h")

@@ -23,8 +23,9 @@ from tistream_client.cli.api_client import ApiClient
 from tistream_client.cli.errors import CliError
 from tistream_client.cli.pull.directory import ToFiles
 from tistream_client.cli.pull.format import PullRequest
-from tistream_client.cli.pull.formats import ToOneStream, ToStream, pull_pages
+from tistream_client.cli.pull.pages import pull_pages
 from tistream_client.cli.pull.progress import Bar
+from tistream_client.cli.pull.streams import ToOneStream, ToStream
 
 REQUEST = PullRequest("7", "acme", limit=25_000)
 

@@ -101,6 +101,18 @@ def test_a_pull_into_a_directory_is_continued_by_the_same_command(orders: list[L
     assert "repeat --since as it was" in text
 
 
+def test_a_pull_of_lines_into_a_directory_is_continued_too(orders: list[Line], tmp_path: Path) -> None:
+    half = orders[len(orders) // 2]["commit_ts"]
+    words = ["pull", "--table", "shop.orders", "--since", EVERYTHING.snapshot_ts, "--events", "rows", "-o", "out"]
+    for until in (half, half, "now", "now"):
+        run(*words, "--until", until)
+    (tmp_path / "out" / "000007.ndjson").write_text("of a page that was not complete\n")
+    run(*words, "--until", "now")
+    files = sorted((tmp_path / "out").glob("*.ndjson"))
+    assert [json.loads(line) for file in files for line in file.read_text().splitlines()] == orders
+    assert "not cluster=7" in failed(*words, "--format", "parquet")[1]
+
+
 def test_a_pull_of_lines_takes_times_of_people(orders: list[Line]) -> None:
     words = ("pull", "--table", "shop.orders", "--since", "2026-11-01", "--until", "now", "--events", "rows")
     status, text = failed(*words)

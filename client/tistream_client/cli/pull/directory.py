@@ -1,8 +1,8 @@
-"""`tistream pull --format parquet -o DIR`: writes Parquet files by table into a directory, which later pulls
-continue.
+"""`tistream pull -o DIR`: writes pages into a directory, which later pulls continue.
 
-    DIR/shop.orders/000001-000002.parquet    rows: page 1 of this directory, file 2 of that page
+    DIR/shop.orders/000001-000002.parquet    --format parquet: rows: page 1 of this directory, file 2 of that page
     DIR/ddl/000001-000001.parquet            DDL events
+    DIR/000001.ndjson                        --format ndjson: the events of page 1
     DIR/end.json                             the request, the number of complete pages, and the cursor after them
 
 A page is complete once end.json counts it. The files of an incomplete page are removed by the next pull.
@@ -14,11 +14,10 @@ import io
 import json
 import re
 import tarfile
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from tistream_client.cli.errors import CliError, NoAnswer
 from tistream_client.cli.pull.files import directory_of, put_whole
@@ -27,7 +26,8 @@ from tistream_client.cli.pull.format import PullFormat, PullRequest
 _BLOCK = 512  # block size of a tar archive, which ends with two empty blocks
 _END = "end.json"
 _DDL = "ddl"
-_FILE = re.compile(r"([0-9]{6,})-[0-9]{6,}\.parquet")
+_FILE = re.compile(r"([0-9]{6,})(?:-[0-9]{6,}\.parquet|\.ndjson)")
+_ROW, _DDL_LINE = b'{"type":"row"', b'{"type":"ddl"'
 _REQUEST_FIELDS = (
     "cluster",
     "tenant",
@@ -42,17 +42,18 @@ _REQUEST_FIELDS = (
 )
 
 
-class ToFiles:
+class Directory(ABC):
     """A directory that receives the pages of one pull. Raises CliError if it belongs to another pull, or has other
     files."""
 
-    form = PullFormat.PARQUET
+    form: PullFormat
 
     def __init__(self, directory: Path, request: PullRequest) -> None:
         self._directory = directory
         self._request = {name: getattr(request, name) for name in _REQUEST_FIELDS}
         self._request["events"] = str(request.events or "all")
         self._request["since"] = request.since or request.start_ts
+        self._request["format"] = str(self.form)
         stored = self._read(request)
         self.cursor: str | None = stored.get("cursor")
         self._page: int = stored.get("page", 0)
@@ -64,28 +65,22 @@ class ToFiles:
     def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
         """Write a page's files and then end.json, which makes the page complete. Returns (number of events, the
         metadata at the page's end). Raises CliError if the page is truncated."""
-        try:
-            with tarfile.open(fileobj=io.BytesIO(body)) as archive:
-                files = {one.name: file.read() for one in archive if (file := archive.extractfile(one)) is not None}
-        except tarfile.TarError as error:
-            raise _cut() from error
-        end = next((name for name in files if name.endswith("-end.json")), None)
-        if end is None or len(body) % _BLOCK or not body.endswith(bytes(2 * _BLOCK)):
-            raise _cut()
-        stored = json.loads(files.pop(end))
+        files, end = self._parsed(body)
         self._begin()
-        events = 0
-        for number, data in enumerate(files.values(), 1):
-            footer = pq.ParquetFile(io.BytesIO(data))
-            events += footer.metadata.num_rows
-            place = self._directory / _place(footer.schema_arrow.metadata)
-            place.mkdir(exist_ok=True)
-            (place / f"{self._page + 1:06d}-{number:06d}.parquet").write_bytes(data)
+        events = self._store(files, f"{self._page + 1:06d}")
         self._page += 1
-        self._write(stored)
-        return events, stored
+        self._write(end)
+        return events, end
 
-    def close(self) -> None:
+    @abstractmethod
+    def _parsed(self, body: bytes) -> tuple[list[bytes], dict[str, Any]]:
+        """The parts of a page, and its end. Raises CliError if the page is truncated."""
+
+    @abstractmethod
+    def _store(self, files: list[bytes], page: str) -> int:
+        """Write the parts of a page. Returns the number of their events."""
+
+    def close(self) -> None:  # noqa: B027 - no kind of directory has anything to do
         """Do nothing: each page is complete by itself."""
 
     def _read(self, request: PullRequest) -> dict[str, Any]:
@@ -106,7 +101,8 @@ class ToFiles:
         if request.cursor is not None or before.get("since") != self._request["since"]:
             raise CliError(f"{where}, from which this pull continues: omit --since and --cursor, repeat --since "
                            "as it was, or use an empty directory")  # fmt: skip
-        if {name: before.get(name) for name in _REQUEST_FIELDS} != self._request:
+        asked = {name: before.get(name) for name in _REQUEST_FIELDS}
+        if {**asked, "format": before.get("format", str(PullFormat.PARQUET))} != self._request:
             raise CliError(f"{where} of {_words(before)}, not {_words(self._request)}: use an empty "
                            "directory")  # fmt: skip
         return stored
@@ -116,7 +112,7 @@ class ToFiles:
         self._directory.mkdir(parents=True, exist_ok=True)
         if not (self._directory / _END).exists():
             self._write({})
-        for path in self._directory.glob("*/*.parquet"):
+        for path in [*self._directory.glob("*/*.parquet"), *self._directory.glob("*.ndjson")]:
             name = _FILE.fullmatch(path.name)
             if name is not None and int(name[1]) > self._page:
                 path.unlink()
@@ -124,6 +120,53 @@ class ToFiles:
     def _write(self, stored: dict[str, Any]) -> None:
         body = json.dumps({**stored, "page": self._page, "asked": self._request}, ensure_ascii=False)
         put_whole(self._directory / _END, f"{body}\n".encode())
+
+
+class ToFiles(Directory):
+    """Parquet files by table."""
+
+    form = PullFormat.PARQUET
+
+    def _parsed(self, body: bytes) -> tuple[list[bytes], dict[str, Any]]:
+        try:
+            with tarfile.open(fileobj=io.BytesIO(body)) as archive:
+                files = {one.name: file.read() for one in archive if (file := archive.extractfile(one)) is not None}
+        except tarfile.TarError as error:
+            raise _cut() from error
+        end = next((name for name in files if name.endswith("-end.json")), None)
+        if end is None or len(body) % _BLOCK or not body.endswith(bytes(2 * _BLOCK)):
+            raise _cut()
+        stored: dict[str, Any] = json.loads(files.pop(end))
+        return list(files.values()), stored
+
+    def _store(self, files: list[bytes], page: str) -> int:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - lines need no pyarrow
+
+        events = 0
+        for number, data in enumerate(files, 1):
+            footer = pq.ParquetFile(io.BytesIO(data))
+            events += footer.metadata.num_rows
+            place = self._directory / _place(footer.schema_arrow.metadata)
+            place.mkdir(exist_ok=True)
+            (place / f"{page}-{number:06d}.parquet").write_bytes(data)
+        return events
+
+
+class ToLines(Directory):
+    """Files of NDJSON, one for each page that has events."""
+
+    form = PullFormat.NDJSON
+
+    def _parsed(self, body: bytes) -> tuple[list[bytes], dict[str, Any]]:
+        lines = body.splitlines(keepends=True)
+        if not lines or not body.endswith(b"\n") or lines[-1].startswith((_ROW, _DDL_LINE)):
+            raise _cut()
+        return lines[:-1], json.loads(lines[-1])
+
+    def _store(self, files: list[bytes], page: str) -> int:
+        if files:
+            (self._directory / f"{page}.ndjson").write_bytes(b"".join(files))
+        return len(files)
 
 
 def _place(metadata: dict[bytes, bytes]) -> str:

@@ -89,8 +89,11 @@ def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
         raise typer.BadParameter("cannot be used with --since", param_hint="--cursor")
     if request.follow and (request.limit is not None or request.end_ts is not None):
         raise typer.BadParameter("cannot be used with --limit or --until", param_hint="--follow")
-    if (form is PullFormat.PARQUET) != (out is not None):
-        raise typer.BadParameter("--out and --format parquet need each other", param_hint="--out")
+    if form is PullFormat.PARQUET and out is None:
+        raise typer.BadParameter("is required with --format parquet: -o DIRECTORY", param_hint="-o")
+    if out is not None and (form is PullFormat.ARROW or request.follow or request.raw or request.snapshot is not None):
+        why = "cannot be used with --format arrow, --follow, --raw or --snapshot: use > FILE"
+        raise typer.BadParameter(why, param_hint="-o")
     if request.follow and form is not PullFormat.NDJSON:
         raise typer.BadParameter("needs --format ndjson", param_hint="--follow")
     if form is PullFormat.ARROW and request.events is None:

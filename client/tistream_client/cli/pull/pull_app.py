@@ -41,7 +41,8 @@ def pull(
         PullFormat.NDJSON
     ),
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Directory for --format parquet; the same command continues it.")
+        Path | None,
+        typer.Option("-o", "--out", help="Directory (parquet, ndjson); the same command continues it."),
     ] = None,
     cursor: Annotated[str | None, typer.Option(help="Begin at the cursor of an earlier pull.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of row and ddl events.")] = None,

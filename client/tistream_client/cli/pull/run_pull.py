@@ -47,19 +47,25 @@ def run(request: PullRequest, form: PullFormat, out: Path | None, url: str, *, s
 
         run_squash(client, placed_request, sys.stdout.buffer)
         return
-    if form is PullFormat.NDJSON:
+    if form is PullFormat.NDJSON and out is None:
         with importing():
             from tistream_client.cli.pull.pull import run_pull
 
         run_pull(client, placed_request, sys.stdout.buffer, bar)
         return
     with importing():
-        _need_arrow(form)
-        from tistream_client.cli.pull.directory import ToFiles
-        from tistream_client.cli.pull.formats import ToOneStream, ToStream, pull_pages
+        from tistream_client.cli.pull.directory import ToFiles, ToLines
+        from tistream_client.cli.pull.pages import Pages, pull_pages
 
-    to_stdout = ToStream if request.events is PullEvents.ALL else ToOneStream
-    pages = to_stdout(sys.stdout.buffer) if out is None else ToFiles(out, placed_request)
+    pages: Pages
+    if form is PullFormat.NDJSON and out is not None:
+        pages = ToLines(out, placed_request)
+    else:
+        with importing():
+            _need_arrow(form)
+            from tistream_client.cli.pull.streams import ToOneStream, ToStream
+        to_stdout = ToStream if request.events is PullEvents.ALL else ToOneStream
+        pages = to_stdout(sys.stdout.buffer) if out is None else ToFiles(out, placed_request)
     pull_pages(client, placed_request, pages, bar)
 
 

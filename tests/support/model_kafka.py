@@ -116,6 +116,11 @@ class ModelKafka:
         self._stable[place] = offset
         return offset
 
+    def settled(self) -> bool:
+        """Whether readers see the end of every transaction that was decided: its markers are written."""
+        now_ms = self.now_ms()
+        return all(at_ms <= now_ms for one in self.transactions for at_ms in one.marked_ms.values())
+
     def topic_id(self, topic: str) -> str:
         """The id of a topic; one that is created again has another."""
         log = self.topics[topic]

@@ -518,7 +518,7 @@ def feed_grows_unannounced(original: Function) -> Function:
 )
 def feed_grows_beyond_its_highest_number(original: Function) -> Function:
     """A busy feed gets more shards than `shards-max` allows."""
-    return lambda load, most, now_ms: original(load, 64, now_ms)
+    return lambda load, most, now_ms, rules: original(load, 64, now_ms, rules)
 
 
 @mutant(

@@ -33,13 +33,15 @@ from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 from tistream.wire.clients.meta_client import MetaClient
+from tistream_meta.feeds.shard_loads import LoadRules
 
 GOLDEN = "everything"
-FEEDS = (Feed("rows", "open-protocol", "changes", 3, shards=2), Feed("canal", "canal-json", "canal", 2))
+FEEDS = (Feed("rows", "open-protocol", "changes", 3, shards=2, shards_max=4), Feed("canal", "canal-json", "canal", 2))
 PLAYED_MS = 16_000  # the recording's resolved_ts rises to its end within this time
 FAULTS_MS = 20_000
 RECOVERY_MS = 150_000  # a transaction that a dead worker leaves may stay open for a minute
 LOOK_US = 300_000
+LOADS = LoadRules(window_ms=1_500, split_bytes_s=100_000, merge_bytes_s=20_000, merge_windows=1)
 
 
 @dataclass
@@ -166,7 +168,8 @@ class FeedWorld:
         for judge in self.judges:
             start, end = str(self.pool.world.snapshot_ts), str(judge.end_ts)
             body = {"changefeed_id": judge.feed.name, "sink_uri": judge.feed.uri, "start_ts": start, "end_ts": end}
-            config = {"tistream": {"shards": judge.feed.shards}} if judge.feed.shards > 1 else {}
+            own = {"shards": judge.feed.shards, "shards-max": judge.feed.shards_max}
+            config = {"tistream": {name: number for name, number in own.items() if number is not None}}
             self._until(feeds_path(), body | {"start_given": True, "config": config})
         self.chaos.copies = True
         with self._http() as http:
@@ -206,7 +209,7 @@ class FeedWorld:
         """Whether every feed has finished, or something is wrong."""
         if self.scheduler.failures or self.tracebacks.found:
             return True
-        return all(self._state(judge) in ("finished", "failed") for judge in self.judges)
+        return all(self._state(judge) in ("finished", "failed") for judge in self.judges) and self.kafka.settled()
 
     def _state(self, judge: Judge) -> str | None:
         found = self.states.get(judge.feed.name)
@@ -232,6 +235,7 @@ class FeedWorld:
                 "requests of producers that were fenced": self.kafka.fenced,
                 "commits whose answer was lost": self.kafka.lost_commits,
                 "holders": sum(self.epochs.values()),
+                "cuts": sum(one["revision"] for one in self.states.values()),
                 "strikes": len(self.chaos.told),
             }
         )
@@ -265,6 +269,7 @@ def simulated(seed: int) -> Iterator[FeedWorld]:
                 ranges=1,
                 metas=rng.choice((1, 2)),
                 changefeeds=rng.choice((2, 3)),
+                feed_loads=LOADS,
                 new_changefeed=workers.new_app,
                 skew_ms=rng.choice((0, 2_000)),
             )

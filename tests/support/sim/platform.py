@@ -43,6 +43,8 @@ from tistream_ingest.settings import IngestSettings
 from tistream_meta.app import build_app as build_meta
 from tistream_meta.database.engine import open_engine
 from tistream_meta.database.repository import Repository
+from tistream_meta.feeds.shard_loads import LoadRules
+from tistream_meta.feeds.worker_board import WorkerBoard
 from tistream_meta.settings import MetaSettings
 from tistream_schema.app import build_app as build_schema
 from tistream_schema.settings import SchemaSettings
@@ -296,10 +298,11 @@ class SimPlatform:
         changefeeds: int = 0,
         new_changefeed: Callable[[Member, Process, HttpClient], FastAPI] | None = None,
         shard_works: Sequence[int] = SHARD_WORKS,
+        feed_loads: LoadRules | None = None,
     ) -> None:
         """With `changefeeds`, whose apps `new_changefeed` makes, there is nothing else but meta servers. A start of a
-        sorter draws its `shard_work_max` from `shard_works`."""
-        self.retention_ms, self._shard_works = retention_ms, shard_works
+        sorter draws its `shard_work_max` from `shard_works`. `feed_loads` decide how many shards a feed has."""
+        self.retention_ms, self._shard_works, self._feed_loads = retention_ms, shard_works, feed_loads
         self._new_changefeed = new_changefeed
         self.scheduler = scheduler
         self.objects = ObservedStore(ProcessClock(scheduler, Process("object store")))
@@ -467,7 +470,11 @@ class SimPlatform:
                 meta = meta.model_copy(update={"retention_ms": self.retention_ms})  # of seconds, which is no setting
                 repository: Any = partial(self._repository, process)
                 new_client = partial(self.client, process)
-                return build_meta(meta, objects, clock, repository, new_client, self.nonce, self._open_bucket(process))
+                opened = self._open_bucket(process)
+                app = build_meta(meta, objects, clock, repository, new_client, self.nonce, opened)
+                if self._feed_loads is not None:
+                    app.state.workers = WorkerBoard(clock, self._feed_loads)
+                return app
             case "schema":
                 keeping = (
                     {} if self.retention_ms is None else {"quiet_segments": 4, "base_objects": 8, "grace_ms": 2_000}

@@ -15,11 +15,13 @@ from tistream.wire.limits import Limits
 from tistream_meta.feeds import feed_shards
 from tistream_meta.feeds.feed_book import FeedBook
 from tistream_meta.feeds.feed_rows import Shown
-from tistream_meta.feeds.shard_loads import MERGE_WINDOWS, SPLIT_BYTES_S, WINDOW_MS, ShardLoads
+from tistream_meta.feeds.shard_loads import LoadRules, ShardLoads
 
 ACME = TenantKey("7", "acme")
 URI = "kafka://broker:9092/orders"
 AUTO = {"tistream": {"shards": 2, "shards-max": 6}}
+RULES = LoadRules()
+WINDOW_BYTES = RULES.split_bytes_s * RULES.window_ms // 1000  # above which a shard is too busy
 
 
 @pytest.fixture
@@ -64,23 +66,23 @@ def after_windows(held: list[Shown], *sent: int) -> list[int]:
     for number, one in enumerate((0, *sent)):
         total += one
         reports = [report(shown, total) for shown in held]
-        found += [shards for _, shards in loads.record([held[0][0]], reports, number * WINDOW_MS)]
+        found += [shards for _, shards in loads.record([held[0][0]], reports, number * RULES.window_ms)]
     return found
 
 
 def test_the_load_of_its_shards_decides_how_many_a_feed_has(book: FeedBook) -> None:
     held = add(book, AUTO)
-    busy, calm, idle = (SPLIT_BYTES_S * WINDOW_MS // 1000 * part // 100 for part in (101, 99, 20))
+    busy, calm, idle = (WINDOW_BYTES * part // 100 for part in (101, 99, 20))
     assert after_windows(held, busy) == [4]
     assert after_windows(held, calm, calm) == []
-    assert after_windows(held, *[idle] * (MERGE_WINDOWS - 1), calm, idle) == [], "not for a moment"
-    assert after_windows(held, *[idle] * MERGE_WINDOWS) == [1]
+    assert after_windows(held, *[idle] * (RULES.merge_windows - 1), calm, idle) == [], "not for a moment"
+    assert after_windows(held, *[idle] * RULES.merge_windows) == [1]
 
 
 @pytest.mark.parametrize(("shards", "wanted"), [(4, [6]), (6, [])])
 def test_a_feed_does_not_grow_beyond_its_highest_number(book: FeedBook, shards: int, wanted: list[int]) -> None:
     held = add(book, {"tistream": {"shards": shards, "shards-max": 6}})
-    assert after_windows(held, 2 * SPLIT_BYTES_S * WINDOW_MS // 1000) == wanted
+    assert after_windows(held, 2 * WINDOW_BYTES) == wanted
 
 
 def test_a_feed_with_a_fixed_number_keeps_it(book: FeedBook) -> None:

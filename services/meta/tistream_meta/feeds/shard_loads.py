@@ -14,12 +14,19 @@ from tistream.wire.bulk.changefeeds import FeedReport
 from tistream_meta.decide.feed_policy import Feed
 from tistream_meta.feeds import feed_shards
 
-WINDOW_MS = 60_000  # over which a load is measured
-SPLIT_BYTES_S = 16 << 20  # a shard that sends more, on average of the feed's shards, is too busy
-MERGE_BYTES_S = 4 << 20  # with less, half of the shards would do
-MERGE_WINDOWS = 10  # in a row, because a feed stops for a moment when it is cut
-
 _Key = tuple[TenantKey, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRules:
+    """The rules for the number of shards. A load is measured over `window_ms`. A feed gets twice as many shards if each
+    sends more than `split_bytes_s` bytes a second on average, and half as many if each has sent less than
+    `merge_bytes_s` in `merge_windows` windows in a row: a feed stops for a moment when it is cut."""
+
+    window_ms: int = 60_000
+    split_bytes_s: int = 16 << 20
+    merge_bytes_s: int = 4 << 20
+    merge_windows: int = 10
 
 
 @dataclass(slots=True)
@@ -43,6 +50,7 @@ class _Load:
 class ShardLoads:
     """Measures how many bytes the shards of each feed with `shards-max` send. Times are monotonic milliseconds."""
 
+    rules: LoadRules = field(default_factory=LoadRules)
     _loads: dict[_Key, _Load] = field(default_factory=dict)
 
     def record(self, feeds: Iterable[Feed], reports: Sequence[FeedReport], now_ms: int) -> list[tuple[Feed, int]]:
@@ -60,10 +68,10 @@ class ShardLoads:
                 if named and of.generation == feed.generation:
                     load.first.setdefault(of.shard, report.bytes)
                     load.last[of.shard] = report.bytes
-            shards = _wanted(load, most, now_ms)
+            shards = _wanted(load, most, now_ms, self.rules)
             if shards is not None:
                 found.append((feed, shards))
-        self._loads = {key: one for key, one in self._loads.items() if now_ms - one.begun_ms <= 2 * WINDOW_MS}
+        self._loads = {key: one for key, one in self._loads.items() if now_ms - one.begun_ms <= 2 * self.rules.window_ms}
         return found
 
     def _load(self, feed: Feed, now_ms: int) -> _Load:
@@ -74,13 +82,13 @@ class ShardLoads:
         return load
 
 
-def _wanted(load: _Load, most: int, now_ms: int) -> int | None:
+def _wanted(load: _Load, most: int, now_ms: int, rules: LoadRules) -> int | None:
     """The number of shards after a window; None if the window has not ended, or the number is right."""
-    if now_ms - load.begun_ms < WINDOW_MS:
+    if now_ms - load.begun_ms < rules.window_ms:
         return None
     rate, shards = load.rate(now_ms), load.shards
     load.begun_ms, load.first = now_ms, dict(load.last)
-    load.low = load.low + 1 if rate < MERGE_BYTES_S else 0
-    if rate > SPLIT_BYTES_S and shards < most:
+    load.low = load.low + 1 if rate < rules.merge_bytes_s else 0
+    if rate > rules.split_bytes_s and shards < most:
         return min(2 * shards, most)
-    return shards // 2 if load.low >= MERGE_WINDOWS and shards > 1 else None
+    return shards // 2 if load.low >= rules.merge_windows and shards > 1 else None

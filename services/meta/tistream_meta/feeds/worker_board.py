@@ -10,16 +10,17 @@ from tistream.concurrency import new_lock
 from tistream.wire.bulk.changefeeds import WorkerBeat
 from tistream_meta.decide.feed_policy import Feed
 from tistream_meta.feeds.quota_sharers import QuotaSharers
-from tistream_meta.feeds.shard_loads import ShardLoads
+from tistream_meta.feeds.shard_loads import LoadRules, ShardLoads
 
 
 class WorkerBoard:
     """Records the beats of all workers. Thread-safe."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, rules: LoadRules | None = None) -> None:
+        """`rules` decide how many shards a feed has; None: the usual ones."""
         self._clock = clock
         self._lock = new_lock()
-        self._sharers, self._loads = QuotaSharers(), ShardLoads()
+        self._sharers, self._loads = QuotaSharers(), ShardLoads(rules or LoadRules())
 
     def resizes(self, beat: WorkerBeat, feeds: Iterable[Feed]) -> list[tuple[Feed, int]]:
         """Record what the worker's shards have sent. `feeds`: those of which it holds shards. Returns the feeds that

@@ -37,8 +37,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Feed:
-    """A feed of the world. `protocol` and `partitions` as in its URI, `shards` and `shards_max` as in its configuration;
-    without `shards_max` the number of shards is fixed."""
+    """A feed of the world. `protocol` and `partitions` as in its URI, `shards` and `shards_max` as in its
+    configuration; without `shards_max` the number of shards is fixed."""
 
     name: str
     protocol: str
@@ -181,7 +181,7 @@ class Judge:
                 found = found.plus(one.value)
             told = [one.topics.get(self.feed.topic, ()) for one in newest]
             mine = [tallies[number] for tallies in told if number < len(tallies) and tallies[number].messages]
-            if len(mine) > 1 and self.feed.shards_max is not None:  # one shard after the other has written the partition
+            if len(mine) > 1 and self.feed.shards_max is not None:  # after a cut another shard has written it
                 assert sum(one.messages for one in mine) == found.messages, f"{self.feed.name}-{number}: {mine}"
             else:
                 assert mine == [found], f"{self.feed.name}-{number}: {mine} in place of {found}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -21,7 +22,7 @@ from tistream.read.cursor import Position, Scope
 from tistream.read.row_events import Barrier
 from tistream.read.scan import Budget, Scan
 from tistream.read.source import TenantSource
-from tistream.wire.bulk.changefeeds import FeedWork, NewChangefeed, WorkerBeat
+from tistream.wire.bulk.changefeeds import FeedWork, NewChangefeed, Skip, WorkerBeat
 from tistream.wire.bulk.feed_changes import ChangedFeed
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
@@ -51,6 +52,14 @@ TABLES = {
     },
 }
 
+
+# Two events of types.everything have messages of some 200,000 bytes.
+LARGE = {
+    **TABLES,
+    "filter": {**TABLES["filter"], "rules": ["shop.orders", "types.everything"]},
+    "sink": {"dispatchers": [{"matcher": ["*.*"], "partition": "index-value"}]},
+}
+NAMED = re.compile(r"commit_ts (\d+), key ([0-9a-f]+): its message has")
 
 # A rule that does not fit: no event of shop.items can be sent, so the table stops.
 UNFIT = {**TABLES, "sink": {"dispatchers": [
@@ -115,7 +124,7 @@ class Worker:
             self.holders[key] = self._holder(wanted[key])
 
     def _holder(self, work: FeedWork) -> Holder:
-        of, feed = work.shard, parsed(work.sink_uri, work.config)
+        of, feed = work.shard, parsed(work.sink_uri, work.config, work.skips)
         order = Order(
             self.pool.world.tenant,
             of.changefeed_id,
@@ -158,11 +167,14 @@ class Worker:
         self.book.resume(ACME, "f")
 
 
-def undisturbed(world: World, partitions: int = PARTITIONS) -> dict[Place, list[Pair]]:
-    pipeline = parsed(URI, TABLES).pipeline()
-    out: dict[Place, list[Pair]] = {
-        (topic, number): [] for topic in ("changes", "of_items") for number in range(partitions)
-    }
+def undisturbed(
+    world: World,
+    partitions: int = PARTITIONS,
+    tables: dict[str, dict[str, Any]] = TABLES,
+    topics: Sequence[str] = ("changes", "of_items"),
+) -> dict[Place, list[Pair]]:
+    pipeline = parsed(URI, tables).pipeline()
+    out: dict[Place, list[Pair]] = {(topic, number): [] for topic in topics for number in range(partitions)}
     scan = Scan(
         world.source,
         Scope(world.tenant),
@@ -277,3 +289,41 @@ def test_a_stopped_table_postpones_a_cut_and_the_other_tables_go_on(tmp_path: Pa
         worker.beat()
         worker.step()
     finish(worker, wanted)
+
+
+def test_an_event_that_cannot_be_sent_stops_every_shard_and_all_go_on_once_it_is_skipped(tmp_path: Path) -> None:
+    worker = Worker(tmp_path)
+    world = worker.pool.world
+    wanted = undisturbed(world, tables=LARGE, topics=["changes"])
+    body = NewChangefeed(
+        changefeed_id="f",
+        sink_uri=f"{URI}&max-message-bytes=150000",
+        start_ts=str(world.snapshot_ts),
+        start_given=True,
+        end_ts=str(world.end_ts),
+        config=config(3, LARGE),
+    )
+    worker.book.add(ACME, body)
+    worker.pool.ts = world.end_ts
+    named: list[int] = []
+    while (feed := worker.book.one(ACME, "f")[0]).state != "finished":
+        if feed.state == "failed":
+            assert worker.holders == {}, "the other shards wait"
+            found = NAMED.search(str(feed.error))
+            assert found is not None, feed.error
+            named.append(int(found[1]))
+            skip = Skip(commit_ts=named[-1], table="types.everything", key=found[2], reason="too large")
+            worker.book.skip(ACME, "f", skip)
+            worker.book.resume(ACME, "f")
+        worker.beat()
+        for _, holder in sorted(worker.holders.items()):
+            holder.step()
+            worker.clock.advance(1_500)
+        worker.beat()
+    assert len(named) == len(set(named)) == 2
+    left_out = [pair for seen in wanted.values() for pair in seen if len(pair[1] or b"") > 150_000]
+    assert sorted(commits({("changes", 0): left_out})) == sorted(named)
+    finish(worker, {place: [pair for pair in seen if pair not in left_out] for place, seen in wanted.items()})
+    letters = [one for number in range(PARTITIONS) for one in worker.kafka.committed("changes-dead-letter", number)]
+    assert len(letters) == 2
+    assert sum(feed.skipped.values()) == 2

@@ -303,7 +303,7 @@ def _reported(
         return shard, feed_shards.postponed(feed, together), ()
     feed = feed_shards.continued_cut(feed, together) if meets else feed_shards.postponed(feed, together)
     if state is not None:
-        feed = replace(feed, state=state, error=report.error)
+        feed = replace(feed, state=state, error=feed_shards.failure_of(together))
     if applied is not None:
         feed = replace(feed, applied=applied)
     feed = feed_shards.with_skipped(feed, shard.shard, report.skipped)

@@ -222,6 +222,11 @@ def state_after(reports: Sequence[FeedReport | None]) -> StoredState | None:
     return "finished" if all(one is not None and one.phase == "finished" for one in reports) else None
 
 
+def failure_of(reports: Sequence[FeedReport | None]) -> str | None:
+    """The error of the first shard that has failed; None if none has."""
+    return next((one.error for one in reports if one is not None and one.phase == "failed"), None)
+
+
 def applied(reports: Sequence[FeedReport | None]) -> Applied | None:
     """The revision that every shard has applied; None if that is the first revision of the feed, or not known."""
     found = [None if one is None else one.applied for one in reports]

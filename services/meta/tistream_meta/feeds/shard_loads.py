@@ -71,7 +71,9 @@ class ShardLoads:
             shards = _wanted(load, most, now_ms, self.rules)
             if shards is not None:
                 found.append((feed, shards))
-        self._loads = {key: one for key, one in self._loads.items() if now_ms - one.begun_ms <= 2 * self.rules.window_ms}
+        self._loads = {
+            key: one for key, one in self._loads.items() if now_ms - one.begun_ms <= 2 * self.rules.window_ms
+        }
         return found
 
     def _load(self, feed: Feed, now_ms: int) -> _Load:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from support.certificates import Authority
 from support.mariadb import MariaDb, running
 from support.patient_calls import patient
 from support.secured_kafka import SecuredKafka, secured_kafka
@@ -32,8 +33,13 @@ def mariadb() -> Iterator[MariaDb]:
     """A real server, one for all tests."""
     where = MEMORY if os.access(MEMORY, os.W_OK) else None
     scratch = tempfile.TemporaryDirectory(prefix="tistream-mariadb-", dir=where)
-    with scratch as directory, running(Path(directory), options=QUICK) as server:
-        yield server
+    with scratch as directory:
+        authority = Authority(Path(directory), "authority")  # TLS is there for clients that want it
+        signed = authority.sign("server")
+        secured = (f"--ssl-ca={authority.file}", f"--ssl-cert={signed.cert_file}", f"--ssl-key={signed.key_file}")
+        with running(Path(directory), options=(*QUICK, *secured)) as server:
+            server.authority = authority
+            yield server
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from typing import Any
 import pymysql
 
 from support import kept
+from support.certificates import Authority
 from support.halting import halt
 from support.not_run import not_run
 from support.platform import _die_with_us, free_port
@@ -63,6 +64,7 @@ class MariaDb:
     directory: Path
     port: int = field(default_factory=free_port)
     options: tuple[str, ...] = ()
+    authority: Authority | None = None  # of its certificate, if it has one
     _process: subprocess.Popen[bytes] | None = None
     _in_container: bool = False
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))

@@ -607,6 +607,26 @@ def mysql_slots_by_primary_key(original: Function) -> Function:
 
 
 @mutant(
+    "tistream_changefeed:Loading._rows",
+    invariants=(38,),
+    catchers=("test_a_feed_that_begins_with_rows_has_each_once_though_connections_and_holders_end",),
+)
+def load_begins_each_table_again(original: Function) -> Function:
+    """A worker that takes over a load begins the table again, in place of going on behind the newest part."""
+    return lambda self, pool, version, ts, after: original(self, pool, version, ts, b"")
+
+
+@mutant(
+    "tistream_changefeed:MySqlSink.behind",
+    invariants=(43,),
+    catchers=("test_shards_wait_for_each_other_at_ddls_and_sync_points",),
+)
+def mysql_shards_do_not_wait(original: Function) -> Function:
+    """A DDL is executed, and a sync point marked, whatever the other shards have written."""
+    return lambda self, until: ()
+
+
+@mutant(
     "tistream_changefeed:StorageSink._shorten",
     invariants=(38, 48),
     catchers=("test_a_window_that_ended_early_ends_there_for_the_worker_that_takes_over",),

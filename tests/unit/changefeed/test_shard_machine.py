@@ -31,6 +31,7 @@ from tistream_changefeed.core.progress import (
 )
 from tistream_changefeed.core.segments import windows
 from tistream_changefeed.core.shard import Order, Shard, Transaction, everywhere, to_partitions
+from tistream_changefeed.core.stopped import StoppedTable
 from tistream_changefeed.protocols.messages import Message
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
@@ -283,6 +284,9 @@ def test_progress_is_read_back_as_it_was_written() -> None:
     assert decode(TENANT, encode(TENANT, waiting), "log") == waiting
     versions = [json.loads(encode(TENANT, one))["version"] for one in (progress, changed, waiting)]
     assert versions == [1, 1, 2], "a program that knows version 1 alone does not go on without the DDL"
+    refused = StoppedTable(("d", "t"), at, "why", stage="sink")
+    stopped = replace(progress, stopped=(refused, replace(refused, name=("d", "u"), stage="encode", left=True)))
+    assert decode(TENANT, encode(TENANT, stopped), "log") == stopped
     loading = replace(progress, load=Load(150, 7, "d.t", b"k\x00"))
     assert decode(TENANT, encode(TENANT, loading), "log") == loading
     assert json.loads(encode(TENANT, replace(loading, ddl=at)))["version"] == 3

@@ -7,7 +7,7 @@ The record in Kafka has the key `{cluster}/{tenant}/{feed}/{shard}`, and as its 
 
     {"version":1,"cursor":"…","resolved_ts":"…","generation":"…","epoch":3,"rows":12,"bytes":345,
      "topics":{"orders":[[messages, crc32], …]},"revision":2,"from_ts":"…","after_ts":"…","skipped":1,
-     "stopped":[[database, table, cursor, reason, left], …],"ddl":"…","ids":{"orders":"…"}}
+     "stopped":[[database, table, cursor, reason, left, stage], …],"ddl":"…","ids":{"orders":"…"}}
 
 `topics` has, for each partition, the number of messages that the shard has ever sent to it, and the CRC-32 of their
 values, one after the other. The counts show a topic that has lost messages; the CRC shows what was in them. These
@@ -15,7 +15,7 @@ members may be absent:
 
 * `revision`, `from_ts`, `after_ts`: the newest change of the feed that was applied (wire Applied);
 * `skipped`: how many events were left out;
-* `stopped`: the tables that have stopped;
+* `stopped`: the tables that have stopped; without `stage`, one of their events could not be encoded;
 * `ddl`: the cursor after the newest DDL, if the feed has several shards;
 * `ids`: the broker's ids of the topics, if it has such ids;
 * `load`: `[ts, table id, table, raw key in hex]`: how far the rows are loaded with which the feed begins.
@@ -189,7 +189,11 @@ def encode(tenant: TenantKey, progress: Progress) -> bytes:
         members["skipped"] = progress.skipped
     if progress.stopped:
         members["stopped"] = [
-            (*one.name, cursors.encode(Scope(tenant), one.at), one.reason, one.left) for one in progress.stopped
+            (
+                *(*one.name, cursors.encode(Scope(tenant), one.at), one.reason, one.left),
+                *([] if one.stage == "encode" else [one.stage]),
+            )
+            for one in progress.stopped
         ]
     if progress.ddl is not None:
         members["ddl"] = cursors.encode(Scope(tenant), progress.ddl)
@@ -219,8 +223,8 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
             _applied(members),
             int(members.get("skipped", 0)),
             tuple(
-                StoppedTable((database, table), cursors.decode(Scope(tenant), at), reason, left)
-                for database, table, at, reason, left in members.get("stopped", ())
+                StoppedTable((database, table), cursors.decode(Scope(tenant), at), reason, left, None, *stage)
+                for database, table, at, reason, left, *stage in members.get("stopped", ())
             ),
             cursors.decode(Scope(tenant), members["ddl"]) if "ddl" in members else None,
             dict(members.get("ids", {})),

@@ -17,7 +17,7 @@ from random import Random
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
 from tistream.schema.visible import Name
-from tistream.wire.bulk.changefeeds import HeldBy, Phase
+from tistream.wire.bulk.changefeeds import HeldBy, HeldStage, Phase
 from tistream_changefeed.core import back_off, progress
 from tistream_changefeed.core.failure import Failure
 from tistream_changefeed.core.load import Load
@@ -266,14 +266,14 @@ class Shard:
         """Whether a table has stopped, but the progress in the sink does not show it yet."""
         return self._acked is None or self.stopped != self._acked.stopped
 
-    def stop(self, name: Name, at: Position, reason: str, *, left: bool) -> None:
+    def stop(self, name: Name, at: Position, reason: str, *, left: bool, stage: HeldStage = "encode") -> None:
         """Stop a table after the position `at`, or after the position up to which its events were sent already, if that
         is later. No later event of the table is sent until a sink is opened again. `left`: the user has chosen to leave
-        the table behind. The next transaction stores the stop in the sink."""
+        the table behind. `stage`: where its event was refused. The next transaction stores the stop in the sink."""
         assert self._planned is not None
         sent = [one.at for one in self.catching if one.touches(name)]
         limit = max(at, min(sent, default=self.at))
-        one = StoppedTable(name, min(sent, default=limit), reason, left, limit)
+        one = StoppedTable(name, min(sent, default=limit), reason, left, limit, stage)
         self._planned = replace(self._planned, stopped=replaced(self._planned.stopped, one))
 
     def catch_up(

@@ -11,7 +11,7 @@ from tistream.arrays import Bools
 from tistream.read.cursor import Place, Position
 from tistream.read.events import Events, Rows
 from tistream.schema.visible import Name, fold
-from tistream.wire.bulk.changefeeds import HeldBy, StoppedTableInfo
+from tistream.wire.bulk.changefeeds import HeldBy, HeldStage, StoppedTableInfo
 
 STOPPED_MAX = 100  # of a feed; with more, the feed fails
 
@@ -23,7 +23,7 @@ class StoppedTable:
 
     `left`: the user has chosen to leave it behind, so DDLs and the checkpoint do not wait for it. `limit`: if the table
     has stopped since the sink was opened, the position after which nothing of it is sent. None: it had stopped before,
-    and is being retried.
+    and is being retried. `stage`: where its event was refused.
     """
 
     name: Name
@@ -31,6 +31,7 @@ class StoppedTable:
     reason: str
     left: bool = False
     limit: Position | None = None
+    stage: HeldStage = "encode"
 
     def touches(self, name: Name) -> bool:
         """Whether a name is this table's, or one of the two names is a database that contains the other."""
@@ -66,7 +67,9 @@ class StoppedTable:
     @property
     def held_by(self) -> HeldBy:
         """Convert the table to an entry of `held_by` in a status."""
-        return HeldBy(stage="encode", object=".".join(self.name) if self.name[1] else self.name[0], reason=self.reason)
+        return HeldBy(
+            stage=self.stage, object=".".join(self.name) if self.name[1] else self.name[0], reason=self.reason
+        )
 
 
 def following(events: Events, tables: Iterable[tuple[StoppedTable, Position]]) -> Bools:

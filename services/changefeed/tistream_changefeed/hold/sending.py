@@ -203,7 +203,7 @@ class Sending:
             marks = self.pipeline.ddl(event, pool.source.table, self.sink.partitions)
         except FatalError as error:
             for name in names:
-                self._stop(name, before, f"DDL job {event.job_id} at commit_ts {event.commit_ts}: {error}")
+                self._stop(name, before, f"DDL job {event.job_id} at commit_ts {event.commit_ts}: {error}", "ddl")
             return
         except RetryableError as error:
             raise retry("ddl", self.shard.order.name, str(error)) from error
@@ -223,7 +223,7 @@ class Sending:
         waiting = [one for one in self.shard.stopped if one.limit is not None and not one.left]
         for name in names:
             if not any(one.name == name for one in waiting):
-                self._note(name, before, reason, left=False)
+                self._note(name, before, reason, left=False, stage="ddl")
 
     def _stop(self, name: Name, before: Position, reason: str, stage: HeldStage = "encode") -> None:
         """Stop a table after the position `before`, if the configuration says that errors stop tables. Otherwise raises
@@ -232,12 +232,12 @@ class Sending:
         choice = self.pipeline.errors.on_table_error(name)
         if choice == "stop-feed" or self.shard.order.shards > 1:
             raise failed(stage, ".".join(name), reason)
-        self._note(name, before, reason, left=choice == "leave-table")
+        self._note(name, before, reason, left=choice == "leave-table", stage=stage)
 
-    def _note(self, name: Name, at: Position, reason: str, *, left: bool) -> None:
+    def _note(self, name: Name, at: Position, reason: str, *, left: bool, stage: HeldStage) -> None:
         shown = masked(reason, self.secrets)
         if len(self.shard.stopped) >= STOPPED_MAX:
             raise failed("encode", ".".join(name), f"{len(self.shard.stopped)} tables have stopped before it: {shown}")
-        self.shard.stop(name, at, shown, left=left)
+        self.shard.stop(name, at, shown, left=left, stage=stage)
         fields = {"shard": self.shard.order.name, "table": ".".join(name), "error": shown, "left": left}
         log.error("a table has stopped", extra=fields)

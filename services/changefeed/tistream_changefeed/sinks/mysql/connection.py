@@ -8,7 +8,7 @@ from tempfile import NamedTemporaryFile
 
 from tistream.clock import Clock
 from tistream.schema.tidb.create_table import Dialect
-from tistream.targets.mysql import EXPLICIT_RANDOM, MySqlTarget, TargetFailed
+from tistream.targets.mysql import EXPLICIT_RANDOM, STRICT, MySqlTarget, TargetFailed
 from tistream.targets.mysql_url import MySqlUrl
 from tistream_changefeed.core.failure import FeedFailed, failed, fenced, refused, retry
 from tistream_changefeed.core.progress import Fence
@@ -19,6 +19,7 @@ from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 _SESSION = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", f"SET SESSION wait_timeout = {IDLE_S}")
 _TIDB = ("SET SESSION tidb_txn_mode = 'pessimistic'", EXPLICIT_RANDOM)
+LENIENT = "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO'"
 _FRESH_MS = IDLE_S * 1000 // 3
 
 
@@ -40,6 +41,8 @@ def connected(server: MySqlServer) -> MySqlTarget:
 def failure_of(error: TargetFailed, server: MySqlServer) -> FeedFailed:
     """The failure of a feed for an error that concerns no table."""
     cause = "unreachable" if error.code is None else str(error.code)
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return refused(server.where, f"{error}: give the certificate of its authority as ssl-ca", "certificate")
     match fault_of(error.code):
         case "refused":
             return refused(
@@ -94,7 +97,7 @@ class Slot:
         then the transaction was rolled back."""
         for one in statements:
             try:
-                found = self._within().execute(one.sql)
+                found = self._zeros(one) if one.zeros else self._within().execute(one.sql)
             except TargetFailed as error:
                 raise self._refused(error, one) from error
             if exact and one.rows is not None and found != one.rows:
@@ -130,6 +133,24 @@ class Slot:
         target, self._target = self._target, None
         if target is not None:
             target.__exit__()
+
+    def _zeros(self, one: Statement) -> int:
+        """Run a statement with an ENUM of 0, which a strict session refuses. A session that is not strict changes other
+        values silently, but warns of each. Raises TargetFailed, TablesRefused."""
+        target = self._within()
+        try:
+            target.execute(LENIENT)
+            found = target.execute(one.sql)
+            ((warnings,),) = target.rows("SELECT @@warning_count")
+            target.execute(STRICT)
+        except TargetFailed:
+            self.close()  # no later statement may have this session
+            raise
+        if warnings != one.zeros:
+            self.rolled_back()
+            reason = f"a row with an ENUM of 0 has {warnings} values that the server would change"
+            raise TablesRefused([one.table], f"{self._server.where}, table {'.'.join(one.table)}: {reason}")
+        return found
 
     def _within(self) -> MySqlTarget:
         """The connection of the open transaction, which no other one can replace."""

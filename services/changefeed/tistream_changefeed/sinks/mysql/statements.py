@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from tistream.arrays import Int64s
 from tistream.restore.insert_sql import insert_statements, literals
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.create_table import Dialect
@@ -31,6 +34,7 @@ class Statement:
     table: Name
     sql: str
     rows: int | None = None
+    zeros: int = 0  # of its ENUM values; the server must warn of each, and of nothing else
 
 
 def statements(nets: Sequence[TableNet], dialect: Dialect, *, safe: bool) -> Iterator[Statement]:
@@ -46,10 +50,23 @@ def _puts(one: TableNet, *, safe: bool) -> Iterator[Statement]:
     verb = "REPLACE" if safe and one.handle else "INSERT"
     sets = [f"{quoted_name(column.name)} = VALUES({quoted_name(column.name)})" for column in _written(one)]
     suffix = "" if verb == "REPLACE" or not sets else f"\nON DUPLICATE KEY UPDATE {', '.join(sets)}"
-    for sql in insert_statements(one.updates, one.columns, name, verb=verb, suffix=suffix):
-        yield Statement(name, sql)
-    for sql in insert_statements(one.inserts, one.columns, name, verb=verb):
-        yield Statement(name, sql)
+    for rows, end in ((one.updates, suffix), (one.inserts, "")):
+        zeros = _zeros(one, rows)
+        plain = rows.filter(pa.array(zeros == 0)) if zeros.any() else rows
+        for sql in insert_statements(plain, one.columns, name, verb=verb, suffix=end):
+            yield Statement(name, sql)
+        for at in np.flatnonzero(zeros).tolist():
+            for sql in insert_statements(rows.slice(at, 1), one.columns, name, verb=verb, suffix=end):
+                yield Statement(name, sql, zeros=int(zeros[at]))
+
+
+def _zeros(one: TableNet, rows: pa.RecordBatch) -> Int64s:
+    """For each row, how many of its ENUM values are 0, the value for what is no member: SELECT shows it as ''."""
+    out = np.zeros(rows.num_rows, np.int64)
+    for at, column in enumerate(one.columns):
+        if column.tp == t.ENUM and "" not in column.elems:
+            out += pc.fill_null(pc.equal(rows.column(at), ""), False).to_numpy(zero_copy_only=False)
+    return out
 
 
 def _written(one: TableNet) -> list[Column]:

@@ -50,6 +50,12 @@ class CacheExpiry:
         return until_ms is not None and self.clock.monotonic_ms() >= until_ms
 
 
+def _never(until_ms: int | None) -> bool:
+    """What CacheExpiry.over is where no row group has a limit."""
+    del until_ms
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class _Kept:
     table: pa.Table
@@ -63,6 +69,8 @@ class GroupCache:
     def __init__(self, objects: ObjectStore, bytes_max: int, keeping: CacheExpiry | None = None) -> None:
         self._objects = objects
         self._keeping = keeping
+        # Not a method of this cache: such a cycle would keep the row groups of a dropped cache until a collection.
+        self._over = _never if keeping is None else keeping.over
         self.work = SharedWork(bytes_max // WORK_PART, self._over)
         self._bytes_max = bytes_max - bytes_max // WORK_PART
         self._lock = new_lock()
@@ -118,9 +126,6 @@ class GroupCache:
             if until_ms is not None:
                 found.append(until_ms)
         return min(found, default=None)
-
-    def _over(self, until_ms: int | None) -> bool:
-        return self._keeping is not None and self._keeping.over(until_ms)
 
     def _read(self, group: GroupRef, columns: Sequence[str] | None = None) -> pa.Table:
         with trace.child("read segment", attributes={"tistream.rows": group.info.rows}):

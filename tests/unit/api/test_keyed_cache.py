@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from support.keyed_cache import KEEP_MS, KEYED, PLAIN, Locked, cache_of, group_of
 from tistream.clock import ManualClock
 from tistream.errors import KeyUnusable
+from tistream.read.group_cache import GroupCache
 
 
 @pytest.mark.parametrize("index", [True, False])
@@ -46,3 +50,18 @@ def test_rows_of_a_tenant_without_a_key_stay() -> None:
     clock.advance(10 * KEEP_MS)
     cache.rows(group)
     assert objects.reads == reads
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_dropped_cache_gives_its_memory_back_at_once(keyed: bool) -> None:
+    """Its row groups do not wait for Python's collection of cycles, which comes late in a process of many objects."""
+    objects = Locked()
+    cache = cache_of(objects, ManualClock()) if keyed else GroupCache(objects, 64 << 20)
+    rows = weakref.ref(cache.rows(group_of(objects, PLAIN)))
+    gc.disable()
+    try:
+        assert rows() is not None
+        del cache
+        assert rows() is None
+    finally:
+        gc.enable()

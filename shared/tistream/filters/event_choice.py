@@ -56,9 +56,9 @@ class EventChoice:
             return None
         return cls(
             text,
-            _parsed("tables", tables, lambda one: TableRules.parse(split_rules(one))),
+            _parsed("tables", tables, lambda one: TableRules.parse(_rules(one, "shop.*,!shop.secret"))),
             _parsed("operations", operations, _operations),
-            _parsed("columns", columns, lambda one: ColumnRules.parse(split_rules(one))),
+            _parsed("columns", columns, lambda one: ColumnRules.parse(_rules(one, "id,total"))),
             _parsed("where", where, Expression.parse),
         )
 
@@ -157,6 +157,13 @@ def _parsed(parameter: str, text: str | None, parse: Callable[[str], T]) -> T | 
         return parse(text)
     except InvalidRequest as error:
         raise InvalidRequest(f"{parameter}: {error}", {"parameter": parameter}) from None
+
+
+def _rules(text: str, right: str) -> list[str]:
+    found = split_rules(text)
+    if not found:
+        raise InvalidRequest(f"{text[:80]!r} has no rule: write {right}, for example")
+    return found
 
 
 def _operations(text: str) -> frozenset[str]:

@@ -344,6 +344,8 @@ def test_a_filter_that_does_not_fit_is_refused_by_name(of: Any, names: Any, para
         ),
         ({"operations": "insert,"}, "operations", "'' is not an operation"),
         ({"tables": "orders"}, "tables", "a dot must stand"),
+        ({"tables": " , "}, "tables", "has no rule"),
+        ({"columns": " "}, "columns", "has no rule"),
         ({"columns": "a b"}, "columns", "must be escaped"),
         ({"where": "id >"}, "where", "cannot be parsed"),
         ({"where": "sleep(5)"}, "where", "is not supported"),

@@ -40,6 +40,8 @@ from tistream_client.core.events import (
     RowEvent,
     TableInfo,
     TenantStatus,
+    Transaction,
+    Version,
 )
 from tistream_client.core.times import TimeLike
 from tistream_client.core.ts import to_datetime, to_ts
@@ -98,10 +100,12 @@ __all__ = [
     "TiStreamError",
     "TimeLike",
     "TooManyRequests",
+    "Transaction",
     "Unauthenticated",
     "Unavailable",
     "Undecodable",
     "UnknownName",
+    "Version",
     "WrongArgument",
     "to_datetime",
     "to_ts",

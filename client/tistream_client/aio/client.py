@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 
 from tistream_client.aio.reads import AsyncChanges, AsyncRows
-from tistream_client.core import arguments, calls, lists
+from tistream_client.core import arguments, calls, lists, points
+from tistream_client.core.arguments import KeyLike
 from tistream_client.core.asking import Patience
-from tistream_client.core.events import TableInfo, TenantStatus
+from tistream_client.core.events import Page, RowEvent, TableInfo, TenantStatus, Transaction, Version
 from tistream_client.core.named import Reads, TableReads, TenantReads
 from tistream_client.core.scope import Scope
-from tistream_client.core.times import NOW, Clock, TimeLike
+from tistream_client.core.times import EARLIEST, NOW, Clock, TimeLike
 from tistream_client.transport import AsyncTransport, Door, draw_number, utc_now
 
 AsyncTable = TableReads[AsyncChanges, AsyncRows]
@@ -91,3 +92,65 @@ class AsyncTenant(TenantReads[AsyncChanges, AsyncRows]):
     async def status(self) -> TenantStatus:
         """How far the tenant is, and what holds it back."""
         return await self._transport.ask(lists.status(self._scope, self._patience))
+
+    def history(
+        self,
+        database: str,
+        table: str | None = None,
+        *,
+        key: KeyLike,
+        since: TimeLike = EARLIEST,
+        until: TimeLike = NOW,
+    ) -> AsyncIterator[Version]:
+        """The versions of one row after `since`, up to and with `until`, newest first."""
+        scope, range_ = calls.table_scope(self._scope, database, table), calls.range_of(since, until, self._reads.clock)
+        return self._transport.run(points.history(scope, calls.row_key(key), range_, self._patience))
+
+    async def transaction(self, start_ts: int) -> Transaction:
+        """The changes of the transaction of an event: `transaction(event.start_ts)`."""
+        reading = points.transaction(self._scope, calls.transaction_ts(start_ts), self._patience)
+        return await self._transport.ask(reading)
+
+    def diff(
+        self,
+        database: str,
+        table: str | None = None,
+        *,
+        since: TimeLike,
+        until: TimeLike = NOW,
+        page_size: int | None = None,
+    ) -> AsyncIterator[RowEvent]:
+        """One event for each row of a table that differs between two times: the row then, and in `old_row` before."""
+        scope, range_ = calls.table_scope(self._scope, database, table), calls.range_of(since, until, self._reads.clock)
+        return self._transport.run(points.diff(scope, range_, calls.page_of_events(page_size), self._patience))
+
+    def squashed(
+        self,
+        database: str | None = None,
+        table: str | None = None,
+        *,
+        since: TimeLike,
+        until: TimeLike = NOW,
+        cursor: str | None = None,
+        page_size: int | None = None,
+    ) -> AsyncIterator[Page]:
+        """The net changes between two times, with each row once, and schema changes. `cursor` is that of an earlier
+        page without `resolved_ts`. The last page has one: `changes(cursor=page.cursor)` continues from it."""
+        scope, size = calls.changes_scope(self._scope, database, table), calls.page_of_events(page_size)
+        range_ = calls.range_of(since, until, self._reads.clock)
+        return self._transport.run(points.squashed(scope, range_, cursor, size, self._patience))
+
+    def snapshot(
+        self,
+        database: str | None = None,
+        table: str | None = None,
+        *,
+        at: TimeLike = NOW,
+        cursor: str | None = None,
+        page_size: int | None = None,
+    ) -> AsyncIterator[Page]:
+        """All rows as of a time, table by table, as events with the op `read`. `cursor` is that of an earlier page
+        without `resolved_ts`. The last page has one: `changes(cursor=page.cursor)` has every change after it."""
+        scope, size = calls.changes_scope(self._scope, database, table), calls.page_of_events(page_size)
+        ts = calls.at_ts(at, self._reads.clock)
+        return self._transport.run(points.snapshot(scope, ts, cursor, size, self._patience))

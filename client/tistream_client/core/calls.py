@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from tistream_client.core import arguments
 from tistream_client.core.arguments import KeyLike
 from tistream_client.core.errors import WrongArgument
+from tistream_client.core.points import Range
 from tistream_client.core.pull import PullQuery
 from tistream_client.core.scope import Scope
-from tistream_client.core.table_rows import RowsQuery
+from tistream_client.core.table_rows import Key, RowsQuery
 from tistream_client.core.times import EARLIEST, NOW, Clock, TimeLike, ts_of
+from tistream_client.core.ts import MAX_TS
 
 EVENTS_A_PAGE = 10_000
 ROWS_A_PAGE = 100_000
@@ -142,6 +144,35 @@ def rows_query(
         ROWS_A_PAGE if page_size is None else arguments.page_size(page_size),
         arguments.condition(where),
     )
+
+
+def range_of(since: TimeLike, until: TimeLike, clock: Clock) -> Range:
+    """The range of a read at points in time. Raises WrongArgument."""
+    low = None if since == EARLIEST else ts_of("since", since, clock)
+    high = None if until == NOW else ts_of("until", until, clock)
+    if low is not None and high is not None and high < low:
+        raise WrongArgument("until", f"{until!r} lies before since {since!r}", 'since="2h", until="1h"')
+    return Range(low, high)
+
+
+def row_key(key: KeyLike) -> Key:
+    """The key of the row that is read. Raises WrongArgument."""
+    found = arguments.key_of_row("key", key)
+    if found is None:
+        raise WrongArgument("key", "is None", 'key={"id": 1}')
+    return found
+
+
+def page_of_events(page_size: int | None) -> int:
+    """The number of events that a page may have. Raises WrongArgument."""
+    return EVENTS_A_PAGE if page_size is None else arguments.page_size(page_size)
+
+
+def transaction_ts(start_ts: int) -> int:
+    """The start_ts of a transaction, as its events have it. Raises WrongArgument."""
+    if isinstance(start_ts, bool) or not isinstance(start_ts, int) or not 0 < start_ts <= MAX_TS:
+        raise WrongArgument("start_ts", f"is {start_ts!r}", "the start_ts of an event")
+    return start_ts
 
 
 def at_ts(at: TimeLike, clock: Clock) -> int | None:

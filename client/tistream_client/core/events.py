@@ -19,7 +19,8 @@ Values = Mapping[str, Any]
 class RowEvent:
     """One row after a commit. Values are those of NDJSON (docs/api.md): 64-bit integers and decimals are text.
 
-    `op` is `put` or `delete`. `row` is None in a delete. `old_row` is the row before, None if there was none.
+    `op` is `put` or `delete`. `row` is None in a delete. `old_row` is the row before, None if there was none. A row of
+    a snapshot has the `op` `read`, the start_ts 0, and the commit_ts 0 if it is not known.
     """
 
     op: str
@@ -78,6 +79,36 @@ class Row:
     def commit_time(self) -> datetime | None:
         """The time of the commit, in UTC."""
         return None if self.commit_ts is None else to_datetime(self.commit_ts)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a row: its change at `commit_ts`, with the row after and before it."""
+
+    commit_ts: int
+    start_ts: int
+    op: str
+    row: Values | None
+    old_row: Values | None
+
+    @property
+    def commit_time(self) -> datetime:
+        """The time of the commit, in UTC."""
+        return to_datetime(self.commit_ts)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """The row events of one transaction, of all tables."""
+
+    start_ts: int
+    commit_ts: int
+    events: Sequence[RowEvent]
+
+    @property
+    def commit_time(self) -> datetime:
+        """The time of the commit, in UTC."""
+        return to_datetime(self.commit_ts)
 
 
 @dataclass(frozen=True, slots=True)

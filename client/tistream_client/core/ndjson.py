@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tistream_client.core.asking import CutOff
-from tistream_client.core.events import DdlEvent, Event, Page, Row, RowEvent
+from tistream_client.core.events import DdlEvent, Event, Page, Row, RowEvent, Transaction
 from tistream_client.core.steps import Answer
 
 Line = Mapping[str, Any]
+_MARKS = ("snapshot_begin", "snapshot_end")  # lines of a snapshot that are no events
 
 
 def page_of(answer: Answer, after: str | None, columns: tuple[str, ...] | None) -> Page:
@@ -18,9 +19,28 @@ def page_of(answer: Answer, after: str | None, columns: tuple[str, ...] | None) 
     *lines, end = _lines(answer)
     if end.get("type") not in ("resolved", "continue"):
         raise CutOff
-    events = [_event(line, columns) for line in lines]
+    events = [_event(line, columns) for line in lines if line["type"] not in _MARKS]
     resolved = end.get("resolved_ts")
     return Page(str(end["cursor"]), None if resolved is None else int(resolved), after, events)
+
+
+def diff_of(answer: Answer) -> tuple[list[RowEvent], str | None]:
+    """(the events of a diff, the cursor of the next page). Raises CutOff."""
+    *lines, end = _ended(answer)
+    return [_row_event(line, None) for line in lines], end["cursor"]
+
+
+def transaction_of(answer: Answer) -> Transaction:
+    """A transaction. Raises CutOff."""
+    *lines, end = _ended(answer)
+    return Transaction(int(end["start_ts"]), int(end["commit_ts"]), [_row_event(line, None) for line in lines])
+
+
+def _ended(answer: Answer) -> list[Line]:
+    lines = _lines(answer)
+    if lines[-1].get("type") != "end":
+        raise CutOff
+    return lines
 
 
 def rows_of(answer: Answer) -> tuple[list[Row], int, str | None]:
@@ -53,10 +73,14 @@ def _event(line: Line, columns: tuple[str, ...] | None) -> Event:
             schema_version=int(line["schema_version"]),
             involved=tuple((one["database"], one["table"]) for one in line["involved"]),
         )
+    return _row_event(line, columns)
+
+
+def _row_event(line: Line, columns: tuple[str, ...] | None) -> RowEvent:
     return RowEvent(
         op=line["op"],
-        commit_ts=int(line["commit_ts"]),
-        start_ts=int(line["start_ts"]),
+        commit_ts=int(line["commit_ts"] or 0),
+        start_ts=int(line.get("start_ts") or 0),
         database=line["database"],
         table=line["table"],
         table_id=int(line["table_id"]),

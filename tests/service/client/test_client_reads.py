@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import ssl
 import subprocess
@@ -20,7 +21,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from support import golden
+from support import golden, plain_http
 from support.access_world import Issuer, start_guarded
 from support.ahead_clock import STANDING, AheadClock
 from support.api_world import Platform, free_port
@@ -338,6 +339,72 @@ def test_rows_are_the_table_as_of_a_time(loaded: Consumer, orders: Table) -> Non
     assert ids == ["3", "4", "5"]
     [(_, ts)] = orders.at("now").pages()
     assert list(orders.changes(since=ts)) == []
+
+
+def shown(answer: str) -> list[Line]:
+    return [json.loads(line) for line in answer.splitlines()]
+
+
+def test_reads_at_points_in_time_are_those_of_the_api(loaded: Consumer, acme: Tenant, lines: list[Line]) -> None:
+    def answer(path: str) -> list[Line]:
+        return shown(plain_http.get(f"{loaded.url}/v1/clusters/7/tenants/acme/{path}").text)
+
+    own = of_table(lines, "orders")
+    low, high = int(own[len(own) // 3]["commit_ts"]), EVERYTHING.end_ts
+    last = own[-1]
+    versions = list(acme.history("shop.orders", key=last["key"], until=high))
+    told = [line for line in reversed(own) if line["key"] == last["key"]]
+    assert [(one.commit_ts, one.op, one.row, one.old_row) for one in versions] == [
+        (int(line["commit_ts"]), line["op"], line["row"], line["old_row"]) for line in told
+    ]
+    found = acme.transaction(int(last["start_ts"]))
+    *events, end = answer(f"transactions/{last['start_ts']}")
+    assert [line_of(event) for event in found.events] == events
+    assert str(found.commit_ts) == end["commit_ts"]
+    *events, _ = answer(f"databases/shop/tables/orders/diff?from={low}&to={high}")
+    assert [line_of(event) for event in acme.diff("shop", "orders", since=low, until=high, page_size=7)] == events
+    *events, _ = answer(f"databases/shop/changes?squash=true&start_ts={low}&end_ts={high}&limit=100000")
+    pages = list(acme.squashed("shop", since=low, until=high, page_size=50))
+    assert len(pages) > 2
+    assert [line_of(event) for page in pages for event in page.events] == events
+
+
+def test_a_snapshot_is_the_rows_and_its_cursor_goes_on_behind_them(acme: Tenant, lines: list[Line]) -> None:
+    own = of_table(lines, "orders")
+    at = int(own[len(own) // 2]["commit_ts"])
+    pages = list(acme.snapshot("shop", "orders", at=at, page_size=10))
+    rows = list(acme.rows("shop", "orders", at=at))
+    assert len(pages) > 2
+    read = [event for page in pages for event in page.events if isinstance(event, RowEvent)]
+    assert [(one.key, one.row, one.op) for one in read] == [(row.key, row.row, "read") for row in rows]
+    resumed = acme.snapshot("shop", "orders", cursor=pages[0].cursor, page_size=1_000)
+    assert [event for page in resumed for event in page.events] == read[len(pages[0].events) :]
+    behind = acme.changes("shop", "orders", cursor=pages[-1].cursor, events="rows", until=EVERYTHING.end_ts)
+    assert [line_of(event) for event in behind] == [line for line in own if int(line["commit_ts"]) > at]
+
+
+def test_asyncio_reads_points_in_time_alike(loaded: Consumer, acme: Tenant, lines: list[Line]) -> None:
+    last = of_table(lines, "orders")[-1]
+    low, high = EVERYTHING.snapshot_ts, EVERYTHING.end_ts
+
+    async def read() -> list[object]:
+        async with AsyncTiStream(loaded.url, sleep=no_sleep) as client:
+            tenant = client.tenant("7", "acme")
+            return [
+                [one async for one in tenant.history("shop.orders", key=last["key"], until=high)],
+                await tenant.transaction(int(last["start_ts"])),
+                [one async for one in tenant.diff("shop", "orders", since=low, until=high)],
+                [one async for one in tenant.squashed("shop", "orders", since=low, until=high)],
+                [one async for one in tenant.snapshot("shop", "orders", at=high)],
+            ]
+
+    assert asyncio.run(read()) == [
+        list(acme.history("shop.orders", key=last["key"], until=high)),
+        acme.transaction(int(last["start_ts"])),
+        list(acme.diff("shop", "orders", since=low, until=high)),
+        list(acme.squashed("shop", "orders", since=low, until=high)),
+        list(acme.snapshot("shop", "orders", at=high)),
+    ]
 
 
 def test_lists_and_status(acme: Tenant) -> None:

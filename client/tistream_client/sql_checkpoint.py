@@ -33,16 +33,19 @@ class SqlCheckpoint:
 
     def __init__(self, name: str, table: str = "tistream_checkpoints") -> None:
         from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text  # noqa: PLC0415 - only for this class
+        from sqlalchemy.dialects.mysql import VARCHAR  # noqa: PLC0415
 
         if not isinstance(name, str) or not 0 < len(name) <= _NAME_MAX:
             raise WrongArgument("name", f"is {name!r}, and no text of 1 to {_NAME_MAX} characters", '"orders-copy"')
         if not isinstance(table, str) or not table:
             raise WrongArgument("table", f"is {table!r}", '"tistream_checkpoints"')
+        # MySQL's default collations take names that differ in case or accents for one.
+        exact = VARCHAR(_NAME_MAX, charset="utf8mb4", collation="utf8mb4_bin")
         self._name = name
         self._table = Table(
             table,
             MetaData(),
-            Column("name", String(_NAME_MAX), primary_key=True),
+            Column("name", String(_NAME_MAX).with_variant(exact, "mysql", "mariadb"), primary_key=True),
             Column("cursor_text", Text, nullable=False),
             Column("resolved_ts", BigInteger),
         )

@@ -17,8 +17,8 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-from sqlalchemy import create_engine, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.orm import Session
 
 from support import golden, plain_http
@@ -471,8 +471,17 @@ def test_a_file_continues_a_consumer_that_was_stopped(orders: Table, lines: list
     assert [path.name for path in tmp_path.iterdir()] == ["cursor"]
 
 
-def test_a_copy_in_a_database_is_exact_though_its_writer_dies_anywhere(orders: Table, tmp_path: Path) -> None:
-    engine, checkpoint = create_engine(f"sqlite:///{tmp_path}/copy.db"), SqlCheckpoint("copy")
+@pytest.fixture(params=["sqlite", "mariadb"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """A consumer's own database."""
+    url = f"sqlite:///{tmp_path}/copy.db" if request.param == "sqlite" else request.getfixturevalue("mysql_url")
+    made = create_engine(url)
+    yield made
+    made.dispose()
+
+
+def test_a_copy_in_a_database_is_exact_though_its_writer_dies_anywhere(orders: Table, engine: Engine) -> None:
+    checkpoint = SqlCheckpoint("copy")
     with engine.begin() as connection:
         checkpoint.create(connection)
         checkpoint.create(connection)
@@ -519,8 +528,8 @@ def test_a_copy_in_a_database_is_exact_though_its_writer_dies_anywhere(orders: T
     assert {str(id_): count for id_, _, count in copied} == {id_: count for id_, count in times.items() if count}
 
 
-def test_two_consumers_of_one_name_do_not_both_write(orders: Table, tmp_path: Path) -> None:
-    engine, checkpoint = create_engine(f"sqlite:///{tmp_path}/copy.db"), SqlCheckpoint("copy")
+def test_two_consumers_of_one_name_do_not_both_write(orders: Table, engine: Engine) -> None:
+    checkpoint = SqlCheckpoint("copy")
     with Session(engine) as session, session.begin():
         checkpoint.create(session)
     one, two, *_ = orders.changes(page_size=20).pages()
@@ -532,7 +541,8 @@ def test_two_consumers_of_one_name_do_not_both_write(orders: Table, tmp_path: Pa
     with engine.begin() as connection:
         checkpoint.on(connection).save(two)
         assert checkpoint.on(connection).load() == two.cursor
-    with engine.connect() as connection, pytest.raises(OperationalError):
+        assert SqlCheckpoint("COPY").on(connection).load() is None
+    with engine.connect() as connection, pytest.raises((OperationalError, ProgrammingError)):
         SqlCheckpoint("copy", table="not_created").on(connection).load()
 
 

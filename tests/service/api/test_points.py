@@ -154,9 +154,7 @@ def test_parts_of_rows_and_of_changes_are_the_whole(loaded: Consumer) -> None:
 def test_a_part_of_other_rows_is_refused(loaded: Consumer) -> None:
     ts, database, table, _ = keyed()
     path = table_path(database, table)
-    [one, *_], [other, *_] = (
-        get(loaded, f"{path}/rows/parts?ts={at}").json()["parts"] for at in (ts, ts + 1)
-    )
+    [one, *_], [other, *_] = (get(loaded, f"{path}/rows/parts?ts={at}").json()["parts"] for at in (ts, ts + 1))
     for query in (f"cursor={one['cursor']}&until={other['cursor']}", f"ts={ts}&until={one['cursor']}"):
         answer = get(loaded, f"{path}/rows?{query}")
         assert (answer.status_code, answer.json()["parameter"]) == (400, "until")

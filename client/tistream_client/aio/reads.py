@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from tistream_client import frames
 from tistream_client.checkpoint import Checkpoint
-from tistream_client.core import arrow, ndjson, table_rows
+from tistream_client.core import arrow, ndjson, points
 from tistream_client.core.asking import Patience
 from tistream_client.core.calls import ChangesCall
 from tistream_client.core.events import ArrowPage, Event, Page, Row
+from tistream_client.core.points import RowsQuery
 from tistream_client.core.pull import ARROW, NDJSON, pull
-from tistream_client.core.table_rows import RowsQuery
 from tistream_client.transport import AsyncTransport
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class AsyncRows:
 
     def pages(self) -> AsyncIterator[tuple[list[Row], int]]:
         """The rows, page by page, with the ts that all pages are of. `changes(since=ts)` continues from it."""
-        return self._transport.run(table_rows.rows(self._query, self._patience))
+        return self._transport.run(points.rows(self._query, self._patience))
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         """The rows as record batches, whose columns are those of the table."""
@@ -114,4 +114,4 @@ class AsyncRows:
         return frames.pandas_of(await self.to_arrow())
 
     def _arrow_pages(self) -> AsyncIterator[arrow.TablePage]:
-        return self._transport.run(table_rows.row_batches(self._query, self._patience))
+        return self._transport.run(points.row_batches(self._query, self._patience))

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from tistream_client.core import arguments
 from tistream_client.core.arguments import KeyLike
 from tistream_client.core.errors import WrongArgument
-from tistream_client.core.points import Range
+from tistream_client.core.points import Key, Range, RowsQuery
 from tistream_client.core.pull import PullQuery
 from tistream_client.core.scope import Scope
-from tistream_client.core.table_rows import Key, RowsQuery
 from tistream_client.core.times import EARLIEST, NOW, Clock, TimeLike, ts_of
 from tistream_client.core.ts import MAX_TS
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from tistream_client.core.asking import Patience, json_of
 from tistream_client.core.events import TableInfo, TenantStatus
+from tistream_client.core.points import KeyRange, key_params
 from tistream_client.core.scope import Scope
 from tistream_client.core.steps import Asking, Fetch
-from tistream_client.core.table_rows import KeyRange, key_params
 
 
 @dataclass(frozen=True, slots=True)

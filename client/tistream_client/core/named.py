@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 from tistream_client.core import calls
 from tistream_client.core.arguments import KeyLike
 from tistream_client.core.calls import ChangesCall
+from tistream_client.core.points import RowsQuery
 from tistream_client.core.scope import Scope
-from tistream_client.core.table_rows import RowsQuery
 from tistream_client.core.times import EARLIEST, NOW, Clock, TimeLike
 
 ChangesT = TypeVar("ChangesT")

@@ -10,8 +10,8 @@ from difflib import get_close_matches
 
 from tistream_client.core import arguments, calls
 from tistream_client.core.errors import WrongArgument
+from tistream_client.core.points import Key, KeyRange
 from tistream_client.core.scope import Scope
-from tistream_client.core.table_rows import Key, KeyRange
 from tistream_client.core.times import EARLIEST, NOW, Clock, ts_of
 from tistream_client.core.ts import to_ts
 

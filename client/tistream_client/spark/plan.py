@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from tistream_client.core import arrow, lists, pull, table_rows
+from tistream_client.core import arrow, lists, points, pull
 from tistream_client.core.errors import WrongArgument
+from tistream_client.core.points import RowsQuery
 from tistream_client.core.pull import ARROW, PullQuery
-from tistream_client.core.table_rows import RowsQuery
 from tistream_client.core.times import NOW
 from tistream_client.spark.column_types import Shape, chosen
 from tistream_client.spark.conversion import EventRows, TableRows
@@ -150,9 +150,9 @@ def _rows(server: Server, plan: Planned, part: RowsPart) -> Iterator[pa.RecordBa
     )
     if shape.plain:
         plain = TableRows(shape)
-        for page in server.transport.run(table_rows.row_batches(query, server.patience)):
+        for page in server.transport.run(points.row_batches(query, server.patience)):
             yield from plain.batches(page.batches)
         return
     events = EventRows(shape, server.shape_at)
-    for page in server.transport.run(table_rows.row_batches(query, server.patience, arrow.keyed_rows_of)):
+    for page in server.transport.run(points.row_batches(query, server.patience, arrow.keyed_rows_of)):
         yield from events.reads(page.batches, part.ts)

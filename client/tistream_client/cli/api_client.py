@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tistream_client.cli import bearer, trust
-from tistream_client.cli.errors import FIX, NoAnswer, failed
+from tistream_client.cli.errors import FIX, CliError, NoAnswer, failed
 from tistream_client.cli.wire import FAILURES, Server
 from tistream_client.core.asking import failed as api_error
 from tistream_client.core.asking import tenants_path, with_near_tenant
@@ -31,7 +31,10 @@ class ApiClient:
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """Send a request and return the answer's JSON. Raises CliError."""
-        return json.loads(self.answer(method, path, body).body)
+        try:
+            return json.loads(self.answer(method, path, body).body)
+        except ValueError as error:
+            raise CliError(f"{self.url}{path} has no JSON: is --url that of a TiStream API server?") from error
 
     def answer(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
         """Send a request and return the answer. Raises CliError."""
@@ -39,7 +42,7 @@ class ApiClient:
             answer = self._server.ask(method, path, self._headers(), body)
         except FAILURES as error:
             raise self._no_answer(error) from error
-        if answer.status >= 400:
+        if not 200 <= answer.status < 300:
             raise failed(self._refused(path, answer))
         return answer
 

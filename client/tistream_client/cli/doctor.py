@@ -17,6 +17,7 @@ from tistream_client.cli.errors import CliError
 from tistream_client.cli.output import json_wanted, print_table, show_document
 from tistream_client.cli.times import now_ms, shown_seconds
 from tistream_client.cli.wire import FAILURES, Server
+from tistream_client.core.steps import Answer
 
 OK, WARNING, WRONG, UNKNOWN = "ok", "warning", "wrong", "unknown"
 _SKEW_S = 2.0  # the Date header has whole seconds
@@ -79,6 +80,25 @@ def role_findings(nodes: list[Mapping[str, Any]]) -> Iterator[Finding]:
             yield Finding(node["node_id"], WRONG, seen, f"look at the process behind {node['url']}, and at its log")
 
 
+def node_finding(name: str, health: Answer, ready: Answer, version: str) -> Finding:
+    """Judge a node by its answers to /healthz and /readyz."""
+    if ready.status >= 400:
+        seen = f"{ready.status}: {json.loads(ready.body).get('detail', '')}"
+        return Finding(name, WRONG, seen, f"the log of {name} has more")
+    return version_finding(name, str(json.loads(health.body).get("version")), version)
+
+
+def silent_findings(silent: list[Mapping[str, Any]], asked: int) -> Iterator[Finding]:
+    """Judge the nodes that did not answer. If none did, the network of the services is not reached from here."""
+    if silent and len(silent) == asked:
+        seen = "none can be reached from this machine; those that are not named send heartbeats"
+        yield Finding("nodes", UNKNOWN, seen, "run doctor beside them, for example by `kubectl exec`, to see more")
+        return
+    for node in silent:
+        seen = f"no answer from {node['url']}, and other nodes answer"
+        yield Finding(node["node_id"], WRONG, seen, f"look at the process {node['node_id']}, and at its log")
+
+
 def run_doctor(client: ApiClient, cluster: str | None, tenant: str | None) -> None:
     """Print the findings. Raises CliError if something is wrong."""
     if (cluster is None) != (tenant is None):
@@ -136,26 +156,17 @@ def _nodes(client: ApiClient, version: str) -> Iterator[Finding]:
         yield Finding("nodes", UNKNOWN, str(error))
         return
     yield from role_findings(nodes)
-    away = 0
-    tls = trust.tls_context()
-    for node in nodes:
-        if node["state"] == "lost":
-            continue
-        name = node["node_id"]
+    tls, silent = trust.tls_context(), []
+    alive = [node for node in nodes if node["state"] != "lost"]
+    for node in alive:
+        server = Server(node["url"], _REACH_S, _REACH_S, tls)
         try:
-            server = Server(node["url"], _REACH_S, _REACH_S, tls)
             health, ready = (server.ask("GET", page, {}, None) for page in ("/healthz", "/readyz"))
         except FAILURES:
-            away += 1
+            silent.append(node)
             continue
-        if ready.status < 400:
-            yield version_finding(name, str(json.loads(health.body).get("version")), version)
-        else:
-            seen = f"{ready.status}: {json.loads(ready.body).get('detail', '')}"
-            yield Finding(name, WRONG, seen, f"the log of {name} has more")
-        skew = clock_finding(f"clock of {name}", health.headers.get("date"), now_ms())
+        yield node_finding(node["node_id"], health, ready, version)
+        skew = clock_finding(f"clock of {node['node_id']}", health.headers.get("date"), now_ms())
         if skew.state != OK:
             yield skew
-    if away:
-        seen = f"{away} of {len(nodes)} cannot be reached from this machine; those not named send heartbeats"
-        yield Finding("nodes", UNKNOWN, seen, "run doctor beside them, for example by `kubectl exec`, to see more")
+    yield from silent_findings(silent, len(alive))

@@ -37,7 +37,7 @@ class Server:
         the answer is cut off."""
         connection, got = self._send("GET", f"{path}?{urlencode(params)}", headers, None)
         try:
-            if got.status >= 400:
+            if not 200 <= got.status < 300:
                 yield Answer(got.status, {name.lower(): value for name, value in got.getheaders()}, got.read())
             while piece := got.read1(PIECE):
                 yield piece

@@ -126,6 +126,18 @@ def test_a_pull_of_lines_takes_times_of_people(orders: list[Line]) -> None:
     assert failed("pull", "--since", "1m", "--until", "2m")[1].endswith("use --since 2h --until 1h")
 
 
+def test_a_pull_leaves_out_what_its_filters_do(orders: list[Line], tmp_path: Path) -> None:
+    inserts = [one for one in orders if one["op"] == "put" and one["old_row"] is None and int(one["key"]["id"]) > 2]
+    words = ["pull", "--table", "shop.orders", "--since", "earliest", "--events", "rows"]
+    words += ["--where", "id > 2", "--operations", "insert", "--columns", "id,amount"]
+    lines = [json.loads(line) for line in run(*words).splitlines()]
+    shown = [{name: one["row"][name] for name in ("id", "amount")} for one in inserts]
+    assert [line["row"] for line in lines if line["type"] == "row"] == shown
+    run(*words, "--format", "parquet", "-o", "out")
+    assert pulled(tmp_path / "out") == [(int(one["commit_ts"]), "put") for one in inserts]
+    assert failed(*words[:-1], "id,amout")[0] == 1
+
+
 def test_tail_shows_lines_for_eyes(orders: list[Line]) -> None:
     words = ("tail", "shop.orders", "--since", EVERYTHING.snapshot_ts, "-n", 4)
     lines = run(*words, "--color").splitlines()

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from tistream_client.cli.doctor import OK, WARNING, WRONG, clock_finding, role_findings, tenant_finding, version_finding
+from tistream_client.cli.doctor import (
+    OK,
+    WARNING,
+    WRONG,
+    clock_finding,
+    node_finding,
+    role_findings,
+    silent_findings,
+    tenant_finding,
+    version_finding,
+)
 from tistream_client.cli.documents import facts
 from tistream_client.cli.errors import CliError, failed
 from tistream_client.cli.output import colored
@@ -15,6 +25,7 @@ from tistream_client.cli.points.reads import key_text
 from tistream_client.cli.points.show import row_diff
 from tistream_client.cli.pull.tail import line_of
 from tistream_client.core.errors import api_error
+from tistream_client.core.steps import Answer
 
 Line = dict[str, Any]
 NOW_MS = 1_795_183_380_000  # 2026-11-20T14:03:00Z
@@ -142,3 +153,21 @@ def test_a_doctor_names_services_that_are_missing_and_nodes_that_are_not_heard()
         for role, state in (("api", "alive"), ("schema", "alive"), ("sorter", "lost"), ("dispatcher", "draining"))
     ]
     assert [(one.what, one.state) for one in role_findings(nodes)] == [("sorter", WRONG), ("sorter-1", WRONG)]
+
+
+def test_a_doctor_tells_a_node_that_is_down_from_a_network_that_is_not_reached() -> None:
+    nodes: list[Any] = [{"node_id": name, "url": f"http://{name}"} for name in ("sorter-1", "schema-1")]
+    [unknown] = silent_findings(nodes, 2)
+    assert (unknown.state, "kubectl exec" in unknown.do) == ("unknown", True)
+    [down] = silent_findings(nodes[1:], 2)
+    assert (down.what, down.state, down.seen) == (
+        "schema-1", WRONG, "no answer from http://schema-1, and other nodes answer",
+    )  # fmt: skip
+    assert list(silent_findings([], 2)) == []
+
+
+def test_a_doctor_says_why_a_node_is_not_ready() -> None:
+    health = Answer(200, {}, b'{"version": "1.0"}')
+    assert node_finding("api-1", health, Answer(200, {}, b"{}"), "1.0").state == OK
+    found = node_finding("api-1", health, Answer(503, {}, b'{"detail": "no sorter has registered"}'), "1.0")
+    assert (found.state, found.seen) == (WRONG, "503: no sorter has registered")

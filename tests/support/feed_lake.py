@@ -28,6 +28,7 @@ from support.pull_world import World, committed
 from tistream.clock import Clock, SystemClock
 from tistream.decode.rows import decode_rows
 from tistream.follow.tenant_view import TenantView
+from tistream.pool.versions.reader import StoreReader
 from tistream.schema.visible import TableVersion
 from tistream.service.ids import random_id
 from tistream_changefeed.core.progress import Fence
@@ -74,6 +75,7 @@ class LakeRun:
     clock: Clock = field(default_factory=SystemClock)
     window_bytes: int = 20_000
     catalog_uri: str = ""
+    start_ts: int | None = None
     secrets: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -88,7 +90,8 @@ class LakeRun:
         )
         feed = lake_feed(uri, {"filter": {"rules": list(self.rules)}})
         fence = Fence(1, next(self._epochs))
-        order = Order(self.world.tenant, "lake", 0, fence, self.world.snapshot_ts, self.world.end_ts)
+        start_ts = self.world.snapshot_ts if self.start_ts is None else self.start_ts
+        order = Order(self.world.tenant, "lake", 0, fence, start_ts, self.world.end_ts)
         view = cast(TenantView, StillView(self.world))
         allowed = Allowed((), [*self.places, self.warehouse, f"file://{self.root}"])
 
@@ -107,6 +110,7 @@ class LakeRun:
             self.world.budget,
             self.window_bytes,
             ChangefeedMetrics(CollectorRegistry()),
+            reader=StoreReader(self.world.objects),
         )
 
     def table(self, name: str, **properties: str) -> Table:

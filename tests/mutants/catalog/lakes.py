@@ -28,7 +28,7 @@ def a_stale_writer_commits_on_top_of_what_is_there(original: Function) -> Functi
 def the_progress_is_not_in_the_commit(original: Function) -> Function:
     """A table's own cursor is not looked at: only the progress that is committed after it."""
 
-    return lambda batches, commit_ts: batches
+    return lambda batches, commit_ts, key=None: batches
 
 
 @mutant(
@@ -39,7 +39,7 @@ def the_progress_is_not_in_the_commit(original: Function) -> Function:
 def tables_of_a_begun_window_are_not_fenced(original: Function) -> Function:
     """Only the feed's own table gets the fence of a worker that takes over."""
 
-    return lambda self, identifier, at: None
+    return lambda self, identifier, at, *, loading: None
 
 
 @mutant(

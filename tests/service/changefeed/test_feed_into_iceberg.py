@@ -16,6 +16,7 @@ from support.feed_lake import Killed, LakeRun, at_end, plain, resolved, rows_of,
 from support.minio import REGION, Minio, running
 from support.pull_world import World, golden_world
 from support.rest_catalog import TOKEN, rest_catalog
+from tistream.clock import SystemClock
 from tistream.read.cursor import Scope
 from tistream_changefeed.protocols.op_texts import ops_of
 
@@ -51,6 +52,43 @@ def test_tables_are_what_select_shows_though_workers_are_killed(world: World, tm
     stamps = sorted({ts for _, ts, *_ in changes("orders")})
     for ts in stamps[:: len(stamps) // 5]:
         assert as_of(run, "shop.orders", ts) == selected("everything", "shop", "orders", ts, orders)
+
+
+def test_a_feed_may_begin_with_the_rows_of_its_tables_though_workers_are_killed(world: World, tmp_path: Path) -> None:
+    stamps = sorted({ts for _, ts, *_ in changes("orders")})
+    run = LakeRun(
+        world,
+        tmp_path,
+        "both",
+        ["shop.orders", "shop.k_comp"],
+        "snapshot=now&flush-interval=100ms",
+        start_ts=stamps[len(stamps) // 2],
+        window_bytes=6_000,
+        clock=HastyClock(),
+    )
+    for last in (9, 7):
+        with pytest.raises(Killed):
+            run_to_end(run.holder(last))
+    run_to_end(run.holder())
+    versions = {version.name: version for version in world.source.tables_at(world.end_ts, Scope(world.tenant))}
+    for name in ("orders", "k_comp"):
+        table = run.table(f"shop.{name}")
+        assert rows_of(table) == at_end("everything", versions["shop", name], table)
+    read = run.table("shop.orders__changes").scan("_op = 'read'").to_arrow()
+    assert set(read["_commit_ts"].to_pylist()) == {run.start_ts}
+    whole = selected("everything", "shop", "orders", run.start_ts or 0, run.table("shop.orders"))
+    assert sorted(read["id"].to_pylist()) == sorted(row[0] for row in whole)
+    later = Counter({row: count for row, count in changes("orders").items() if row[1] > (run.start_ts or 0)})
+    found = Counter({row: n for row, n in read_changes(run.table("shop.orders__changes")).items() if row[0] != "read"})
+    assert found == later
+
+
+class HastyClock(SystemClock):
+    """A clock by which each window is due at once."""
+
+    def monotonic_ms(self) -> int:
+        self.passed_ms = getattr(self, "passed_ms", 0) + 101
+        return self.passed_ms
 
 
 def test_files_are_put_into_a_bucket(world: World, minio: Minio, tmp_path: Path) -> None:

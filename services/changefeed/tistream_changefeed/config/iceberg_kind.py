@@ -30,6 +30,7 @@ ICEBERG_KEYS = SinkKeys(
         _ICEBERG + "file-size": ConfigKey("iceberg.file_size", "number", 1 << 10, 512 << 20),
         _ICEBERG + "keep-snapshots": ConfigKey("iceberg.keep_snapshots", "number", 1, 100_000),
         _ICEBERG + "keep-hours": ConfigKey("iceberg.keep_hours", "number", 0, 100_000),
+        "tistream.snapshot": ConfigKey("iceberg.snapshot", "text"),
         _ICEBERG + "token": ConfigKey("iceberg.token", "text", secret=True),
         _ICEBERG + "credential": ConfigKey("iceberg.credential", "text", secret=True),
         _ICEBERG + "access-key": ConfigKey("iceberg.access_key", "text"),
@@ -52,7 +53,7 @@ ICEBERG_KEYS = SinkKeys(
         "sync-point-retention",
         "sink.",
     ),
-    option_key=lambda name: f"{_ICEBERG}{name}",
+    option_key=lambda name: f"tistream.{name}" if name == "snapshot" else f"{_ICEBERG}{name}",
 )
 
 

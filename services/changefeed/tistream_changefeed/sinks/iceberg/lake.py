@@ -196,7 +196,10 @@ class Lake:
             raise refused(where, str(error)) from error
         except TargetNotAllowed as error:
             raise failed("sink", where, str(error)) from error
-        except (SQLAlchemyError, OSError, NoSuchTableError, RESTError) as error:
+        except NoSuchTableError as error:
+            raise failed("sink", where, "another program has dropped or renamed the table: put it back, or resume the "
+                         "changefeed to begin it without the rows that it had") from error  # fmt: skip
+        except (SQLAlchemyError, OSError, RESTError) as error:
             raise retry("sink", where, f"{type(error).__name__}: {error}") from error
 
 

@@ -137,5 +137,5 @@ def lake_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] 
         iceberg.file_size,
         Keeping(iceberg.keep_snapshots, iceberg.keep_hours),
     )
-    pipeline = LakePipeline(parts.feed_filter(found.config), parts.error_rules(found.config))
+    pipeline = LakePipeline(parts.feed_filter(found.config), parts.error_rules(found.config), iceberg.snapshot == "now")
     return LakeFeed(found.config, iceberg, target, found.warnings, pipeline)

@@ -11,7 +11,7 @@ from tistream.read.events import Events
 from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
-from tistream.schema.visible import Name
+from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.outgoing import Mark
 from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
@@ -42,15 +42,42 @@ class TableDdl:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstTables:
+    """The order to create tables, whose rows as of the feed's start_ts follow: implements Mark."""
+
+    versions: tuple[TableVersion, ...]
+
+    @property
+    def size(self) -> int:
+        """Implement Mark.size."""
+        return 0
+
+    @property
+    def content(self) -> None:
+        """Implement Mark.content: no messages are counted."""
+
+
+@dataclass(frozen=True, slots=True)
 class LakePipeline:
-    """The pipeline of a feed into Iceberg: implements hold.sink.Pipeline."""
+    """The pipeline of a feed into Iceberg: implements hold.sink.Pipeline, and hold.sink.FirstRows. `loads`: a new feed
+    begins with the rows of its tables."""
 
     filter: FeedFilter
     errors: ErrorRules
+    loads: bool = False
 
     @property
-    def first_rows(self) -> None:
-        """Implement Pipeline.first_rows: a feed begins without rows."""
+    def first_rows(self) -> LakePipeline | None:
+        """Implement Pipeline.first_rows."""
+        return self if self.loads else None
+
+    def includes(self, version: TableVersion) -> bool:
+        """Implement FirstRows.includes."""
+        return self.filter.includes(version)
+
+    def created(self, versions: Sequence[TableVersion]) -> tuple[Mark, ...]:
+        """Implement FirstRows.created."""
+        return (FirstTables(tuple(versions)),)
 
     @property
     def sync_points(self) -> None:

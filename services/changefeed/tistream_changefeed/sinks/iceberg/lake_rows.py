@@ -26,7 +26,8 @@ from tistream_changefeed.sinks.iceberg.table_schema import (
     LakeSchema,
 )
 
-_OPS = ("insert", "delete", "update")
+_OPS = ("insert", "delete", "update", "read")
+_READ = 3  # the row was there when the feed began: no transaction has a start_ts of 0
 _PHYSICAL_SHIFT = 18  # bits of a TSO below its milliseconds
 _HOUR_US = 3_600_000_000
 
@@ -64,7 +65,8 @@ def _changes(batch: RowBatch, lake: LakeSchema, kind: pa.Schema) -> pa.Table:
             times.append((column, values, found[place]))
     found[COMMIT_TIME] = pa.array((batch.commit_ts >> _PHYSICAL_SHIFT) * 1_000).cast(pa.timestamp("us", "UTC"))
     found[COMMIT_TS], found[START_TS] = pa.array(batch.commit_ts), pa.array(batch.start_ts)
-    found[OP] = pa.array(_OPS, pa.large_string()).take(pa.array(ops))
+    shown = np.where(batch.start_ts == 0, _READ, ops)
+    found[OP] = pa.array(_OPS, pa.large_string()).take(pa.array(shown))
     found[SCHEMA_VERSION] = pa.array(batch.schema_version)
     found[RAW] = raw_times(times, len(batch))
     arrays = []

@@ -11,6 +11,7 @@ from tistream.clock import Clock
 from tistream.read.cursor import Place, Position
 from tistream_changefeed.core import progress as progresses
 from tistream_changefeed.core.failure import FeedFailed, failed
+from tistream_changefeed.core.outgoing import Mark
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.core.shard import Order, Transaction
@@ -19,10 +20,10 @@ from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.iceberg.lake import Commit, Lake
-from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
+from tistream_changefeed.sinks.iceberg.lake_pipeline import FirstTables, TableDdl
 from tistream_changefeed.sinks.iceberg.lake_tables import LakeTable, LakeTables
 from tistream_changefeed.sinks.iceberg.marks import Marks
-from tistream_changefeed.sinks.iceberg.pending import Pending, above
+from tistream_changefeed.sinks.iceberg.pending import Pending, above, highest_key
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, own_table
 
 _PROGRESS, _BEGUN = "tistream.progress", "tistream.begun"
@@ -39,7 +40,7 @@ class LakeSink:
         self._tables = LakeTables(lake, target, order, clock, new_name)
         self._own: Table | None = None
         self._pending = Pending()
-        self._spilled: list[LakeTable] = []  # tables of changes with files that are in no snapshot
+        self._spilled: list[tuple[LakeTable, bytes]] = []  # with files that are in no snapshot, and the highest key
         self._spilled_bytes = 0
         self._committed: Progress | None = None  # in the feed's own table
         self._held: Progress | None = None  # after the rows that are pending
@@ -76,7 +77,7 @@ class LakeSink:
         begun = begun if found.fence.generation == mine.fence.generation else []
         self._put_progress(mine, begun)
         for identifier in begun:
-            self._tables.fence(identifier, mine.at)
+            self._tables.fence(identifier, mine.at, loading=found.load is not None)
         self._stored_ms = None
         return found, {}
 
@@ -116,13 +117,13 @@ class LakeSink:
             assert isinstance(rows, RowEvents)
             self._collect(rows)
             self._held = progress
+        held = self._held
+        loaded = held is not None and held.load is not None and progress.load is None  # all rows of the beginning
+        if self.waits and held is not None and (transaction.marks or loaded):
+            self._flush(held)
         if transaction.marks:
-            if self.waits:
-                assert self._held is not None
-                self._flush(self._held)
             for mark in transaction.marks:
-                assert isinstance(mark, TableDdl)
-                self._tables.ddl(mark)
+                self._apply(mark, progress)
             self._put_progress(progress)
             return True
         if not self.waits:
@@ -134,6 +135,15 @@ class LakeSink:
             return False
         self._flush(progress)
         return True
+
+    def _apply(self, mark: Mark, progress: Progress) -> None:
+        if isinstance(mark, FirstTables):
+            for version in mark.versions:
+                for shape in self._target.shapes:
+                    self._tables.create(version, shape, progress.at)
+        else:
+            assert isinstance(mark, TableDdl)
+            self._tables.ddl(mark)
 
     # ---- windows
 
@@ -173,39 +183,39 @@ class LakeSink:
         """Write what is pending into files of the tables of changes. A later commit names them."""
         self._spilled_bytes += self._pending.bytes
         for _, batches in self._pending.take():
-            table = self._tables.table(batches[-1].version, "changes")
-            rest = above(batches, table.through_ts)
-            if rest:
-                self._tables.add_changes(table, rest)
-                if table not in self._spilled:
-                    self._spilled.append(table)
+            self._write_changes(batches)
+
+    def _write_changes(self, batches: list[RowBatch]) -> None:
+        table = self._tables.table(batches[-1].version, "changes")
+        rest = above(batches, table.through_ts, table.loaded)
+        if rest:
+            self._tables.add_changes(table, rest)
+            keys = [key for one, key in self._spilled if one is table]
+            self._spilled = [one for one in self._spilled if one[0] is not table]
+            self._spilled.append((table, max([highest_key(rest), *keys])))
 
     def _flush(self, progress: Progress) -> None:
         """Commit what is pending, and then the progress after it."""
-        shapes, at = self._target.shapes, progress.at
         mirrored: list[tuple[LakeTable, list[RowBatch]]] = []
-        if "table" not in shapes:
-            self._spill()
-        else:
-            for _, batches in self._pending.take():
-                for shape in shapes:
-                    table = self._tables.table(batches[-1].version, shape)
-                    rest = above(batches, table.through_ts)
-                    if rest and shape == "changes":
-                        self._tables.add_changes(table, rest)
-                        self._spilled.append(table)
-                    elif rest:
-                        mirrored.append((table, rest))
-        begun = [one.identifier for one in (*self._spilled, *(table for table, _ in mirrored))]
+        for _, batches in self._pending.take():
+            if "changes" in self._target.shapes:
+                self._write_changes(batches)
+            if "table" in self._target.shapes:
+                table = self._tables.table(batches[-1].version, "table")
+                rest = above(batches, table.through_ts, table.loaded)
+                if rest:
+                    mirrored.append((table, rest))
+        begun = [table.identifier for table, _ in (*self._spilled, *mirrored)]
         if begun:
             assert self._committed is not None
             self._put_progress(self._committed, begun)
-        for table in self._spilled:
-            self._tables.commit_changes(table, at)
+        at, loading = progress.at, progress.load is not None
+        for table, key in self._spilled:
+            self._tables.commit_changes(table, at, key if loading else None)
         for table, rest in mirrored:
             nets = net(EventWindow(tuple(rest), ()))
             if nets:
-                self._tables.commit_net(table, nets, at)
+                self._tables.commit_net(table, nets, at, highest_key(rest) if loading else None)
         self._spilled, self._spilled_bytes, self._since_ms = [], 0, None
         self._put_progress(progress)
 

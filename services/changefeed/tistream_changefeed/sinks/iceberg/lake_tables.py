@@ -55,6 +55,11 @@ class LakeTable:
     files: list[DataFile] = field(default_factory=list)
 
     @property
+    def loaded(self) -> bytes | None:
+        """The raw key up to which the rows are there with which the feed begins, while they are loaded."""
+        return None if self.marks is None else self.marks.loaded
+
+    @property
     def through_ts(self) -> int:
         """The commit_ts up to which its rows are there."""
         return 0 if self.marks is None else self.marks.at.commit_ts
@@ -134,13 +139,20 @@ class LakeTables:
         self._lake.rename(old.identifier, set_aside(old.identifier, dropped_ts))
         del self._open[old.identifier]
 
-    def fence(self, identifier: Identifier, at: Position) -> None:
+    def fence(self, identifier: Identifier, at: Position, *, loading: bool) -> None:
         """Commit this worker's fence to a table to which an earlier worker may be about to commit. `at`: the progress
-        of the feed."""
+        of the feed. `loading`: it loads the rows with which it begins."""
         shape: Shape = "changes" if identifier[-1].endswith("__changes") else "table"
         found = self._loaded(identifier, shape)
         if found is not None and (found.marks is None or found.marks.fence != self._order.fence):
-            self._commit(found, at if found.marks is None else found.marks.at)
+            loaded = b"" if found.marks is None and loading else found.loaded
+            self._commit(found, at if found.marks is None else found.marks.at, loaded=loaded)
+
+    def create(self, version: TableVersion, shape: Shape, at: Position) -> None:
+        """Create a table whose rows as of `at` follow, unless it is there."""
+        table = self.table(version, shape)
+        if table.marks is None:
+            self._commit(table, at, loaded=b"")
 
     # ---- rows
 
@@ -154,13 +166,12 @@ class LakeTables:
             with self._lake.asking(self._lake.named(table.identifier)):
                 table.files.append(write_file(table.table, table.schema.schema, part, self._new_name(), hour))
 
-    def commit_changes(self, table: LakeTable, at: Position) -> None:
-        """Commit the files that were written, if there are any."""
-        if table.files:
-            self._commit(table, at)
+    def commit_changes(self, table: LakeTable, at: Position, loaded: bytes | None) -> None:
+        """Commit the files that were written. `loaded` is as in Marks."""
+        self._commit(table, at, loaded=loaded)
 
-    def commit_net(self, table: LakeTable, nets: Sequence[TableNet], at: Position) -> None:
-        """Commit the net change of some events to the table itself."""
+    def commit_net(self, table: LakeTable, nets: Sequence[TableNet], at: Position, loaded: bytes | None) -> None:
+        """Commit the net change of some events to the table itself. `loaded` is as in Marks."""
         keys = [column.name for column in nets[-1].handle]
         if not keys:
             raise failed("encode", ".".join(nets[-1].version.name), "the table has no primary key and no unique key "
@@ -182,7 +193,7 @@ class LakeTables:
             for number in {*range(len(there))} - removed:
                 self._write(table, self._read(table, there[number]), None)
             removed |= {*range(len(there))}
-        self._commit(table, at, [file for number, file in enumerate(there) if number in removed])
+        self._commit(table, at, [file for number, file in enumerate(there) if number in removed], loaded=loaded)
 
     def _all_if_filled(self, table: LakeTable, there: Sequence[DataFile]) -> list[DataFile]:
         """All files, if the next schema has columns with a value for rows that are there; else none."""
@@ -277,8 +288,9 @@ class LakeTables:
         at: Position,
         removed: Sequence[DataFile] = (),
         properties: Mapping[str, str] | None = None,
+        loaded: bytes | None = None,
     ) -> None:
-        marks = Marks(self.feed, at, self._order.fence)
+        marks = Marks(self.feed, at, self._order.fence, loaded)
         shown = marks.texts(self._order.tenant)
         now_ms = self._clock.now_ms()
         sweeps = now_ms - int(table.table.properties.get(_SWEPT, 0)) >= DAY_MS

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tistream.schema.visible import Name
 from tistream_changefeed.core.row_events import RowEvents
@@ -38,7 +40,20 @@ class Pending:
         yield from found.items()
 
 
-def above(batches: list[RowBatch], commit_ts: int) -> list[RowBatch]:
-    """The events above a commit_ts."""
-    rest = [taken(batch, np.flatnonzero(batch.commit_ts > commit_ts)) for batch in batches]
+def above(batches: list[RowBatch], commit_ts: int, key: bytes | None = None) -> list[RowBatch]:
+    """The events above a commit_ts. With `key`, the rows with which a feed begins are loaded: of those at `commit_ts`,
+    the ones above this raw key count too."""
+    rest = []
+    for batch in batches:
+        chosen = batch.commit_ts > commit_ts
+        if key is not None:
+            later = pc.greater(batch.raw.cast(pa.binary()), pa.scalar(key, pa.binary())).to_numpy(zero_copy_only=False)
+            chosen |= (batch.commit_ts == commit_ts) & later
+        rest.append(taken(batch, np.flatnonzero(chosen)))
     return [batch for batch in rest if len(batch)]
+
+
+def highest_key(batches: list[RowBatch]) -> bytes:
+    """The highest raw key of these events."""
+    found: bytes = max(pc.max(batch.raw.cast(pa.binary())).as_py() for batch in batches)
+    return found

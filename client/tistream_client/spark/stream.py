@@ -35,6 +35,7 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, plan: Planned) -> None:
         self._plan = plan
         self._target: int | None = None
+        self._nothing_until = 0  # above the last offset there is no change up to it
 
     def initialOffset(self) -> Offset:
         """Where a query without a checkpoint begins."""
@@ -75,8 +76,10 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounds = [ts for ts in (last, self._target) if ts is not None]
         if any(low >= ts for ts in bounds):
             return low
-        first, resolved = self._first_change(server, low, wait=self._target is None)
+        begin = max(low, self._nothing_until)
+        first, resolved = self._first_change(server, begin, wait=self._target is None)
         if first is None:
+            self._nothing_until = resolved
             moved = resolved - low >= _IDLE_TSO or self._target is not None
             return min([resolved, *bounds]) if moved else low
         high = min([max(self._newest(server), first), *bounds])

@@ -238,6 +238,10 @@ def test_available_now_ends_at_what_is_resolved(loaded: Consumer, acme: Tenant) 
     query = Query(loaded, startingTs="now")
     query.reader.prepareForTriggerAvailableNow()
     assert query.run() == []
+    query = Query(loaded, where="amount > 1e12")
+    query.reader.prepareForTriggerAvailableNow()
+    assert query.run() == []
+    assert int(query.logged[-1]["to"]) >= END
     query = Query(loaded)
     query.reader.prepareForTriggerAvailableNow()
     assert len(query.run()) == len(events(acme, "shop.orders"))

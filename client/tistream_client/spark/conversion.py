@@ -132,6 +132,8 @@ class EventRows:
 
     def _struct(self, array: pa.StructArray, fields: Sequence[pa.Field], match: Match) -> pa.StructArray:
         """The wanted members of a struct. `flatten` makes them null where the struct is."""
+        if array.null_count == len(array):
+            return pa.nulls(len(array), pa.struct(list(fields)))
         there = dict(zip([field.name for field in array.type], array.flatten(), strict=True))
         children = [self._child(field, there, match.get(field.name), len(array)) for field in fields]
         mask = array.is_null() if array.null_count else None

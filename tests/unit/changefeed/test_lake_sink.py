@@ -319,6 +319,46 @@ def test_metadata_stays_small_and_files_that_no_snapshot_names_are_deleted_after
     assert orphan not in files
 
 
+def test_a_table_that_another_program_has_dropped_or_changed_stops_the_feed(tmp_path: Path) -> None:
+    life = Life(1, tmp_path)
+    life.interrupt = lambda: None  # type: ignore[method-assign]
+    target = replace(TARGET, shapes=("table",))
+    shard = Shard(replace(ORDER, fence=Fence(1, 1), end_ts=None), life.rng)
+    sink = LakeSink(target, LifesLake(life), shard.order, life.clock, lambda: next(life.names))
+    life.write(shard, sink, shard.opened(*sink.open(), sink.where))
+
+    def sent(number: int) -> None:
+        rows = rows_of([(START + number, "t", number, None, number)], END)
+        life.write(shard, sink, shard.send(rows, 1, (), Position(START + number)))
+        life.clock.advance(300)
+        life.write(shard, sink, shard.send(NOTHING, 0, (), shard.at))
+
+    sent(1)
+    table = life.catalog.load_table("d.t")
+    with table.transaction() as change:
+        change.set_properties({"commit.retry.num-retries": "4"})
+    shard, sink = opened_as(life, target)
+    with pytest.raises(FeedFailed, match="num-retries is not 0") as found:
+        sent(2)
+    assert found.value.failure.kind == "failed"
+    with life.catalog.load_table("d.t").transaction() as change:
+        change.set_properties({"commit.retry.num-retries": "0"})
+    shard, sink = opened_as(life, target)
+    sent(2)
+    life.catalog.drop_table("d.t")
+    with pytest.raises(FeedFailed, match="has dropped or renamed the table") as found:
+        sent(3)
+    assert found.value.failure.kind == "failed"
+
+
+def opened_as(life: Life, target: LakeTarget) -> tuple[Shard, LakeSink]:
+    life.epoch += 2
+    shard = Shard(replace(ORDER, fence=Fence(1, life.epoch), end_ts=None), life.rng)
+    sink = LakeSink(target, LifesLake(life), shard.order, life.clock, lambda: next(life.names))
+    life.write(shard, sink, shard.opened(*sink.open(), sink.where))
+    return shard, sink
+
+
 def opened(life: Life, epoch: int) -> tuple[Shard, LakeSink]:
     shard = Shard(replace(ORDER, fence=Fence(1, epoch)), life.rng)
     sink = life.sink(shard.order)

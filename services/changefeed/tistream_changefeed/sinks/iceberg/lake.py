@@ -35,6 +35,7 @@ from tistream_changefeed.sinks.iceberg.table_schema import COMMIT_TIME, Shape, f
 from tistream_changefeed.sinks.iceberg.target import Identifier
 from tistream_changefeed.sinks.iceberg.upkeep import PROPERTIES, Keeping, expired, hourly_tag, old_tags
 
+CONFLICT = "conflict"  # the cause of a commit that was refused because the table has changed
 _RETRIES = "commit.retry.num-retries"
 _HOUR = PartitionSpec(PartitionField(COMMIT_TIME, 1_000, HourTransform(), "_commit_hour"))
 _MANIFESTS = 100
@@ -137,14 +138,19 @@ class Lake:
         if table.properties.get(_RETRIES) != "0":
             raise failed("sink", where, f"its property {_RETRIES} is not 0, so commits of a worker that is late would "
                          "be accepted: set it to 0, then resume the changefeed")  # fmt: skip
-        with self.asking(where):
-            transaction = table.transaction()
-            if change.schema is not None:
-                _NewSchema(transaction, change.schema).commit()
-            if change.properties:
-                transaction.set_properties(dict(change.properties))
-            self._snapshot(transaction, change)
-            transaction.commit_transaction()
+        try:
+            with self.asking(where):
+                transaction = table.transaction()
+                if change.schema is not None:
+                    _NewSchema(transaction, change.schema).commit()
+                if change.properties:
+                    transaction.set_properties(dict(change.properties))
+                self._snapshot(transaction, change)
+                transaction.commit_transaction()
+        except FeedFailed as error:
+            if error.failure.cause == CONFLICT and self.load(table.name()) is None:
+                raise _gone(where) from error
+            raise
 
     def _snapshot(self, transaction: Transaction, change: Commit) -> None:
         update = transaction.update_snapshot(snapshot_properties=dict(change.summary))
@@ -189,7 +195,7 @@ class Lake:
         except FeedFailed:
             raise
         except CommitFailedException as error:
-            raise retry("sink", where, f"another writer has changed the table: {error}", "conflict") from error
+            raise retry("sink", where, f"another writer has changed the table: {error}", CONFLICT) from error
         except CommitStateUnknownException as error:
             raise retry("sink", where, f"no answer came to a commit: {error}") from error
         except (UnauthorizedError, ForbiddenError, OAuthError) as error:
@@ -197,10 +203,17 @@ class Lake:
         except TargetNotAllowed as error:
             raise failed("sink", where, str(error)) from error
         except NoSuchTableError as error:
-            raise failed("sink", where, "another program has dropped or renamed the table: put it back, or resume the "
-                         "changefeed to begin it without the rows that it had") from error  # fmt: skip
+            raise _gone(where) from error
         except (SQLAlchemyError, OSError, RESTError) as error:
             raise retry("sink", where, f"{type(error).__name__}: {error}") from error
+
+
+def _gone(where: str) -> FeedFailed:
+    reason = (
+        "another program has dropped or renamed the table: put it back, or resume the changefeed to begin it without "
+        "the rows that it had"
+    )
+    return failed("sink", where, reason)
 
 
 class _NewSchema(UpdateTableMetadata["_NewSchema"]):

@@ -19,7 +19,7 @@ from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.window import EventWindow
-from tistream_changefeed.sinks.iceberg.lake import Commit, Lake
+from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake
 from tistream_changefeed.sinks.iceberg.lake_pipeline import FirstTables, TableDdl
 from tistream_changefeed.sinks.iceberg.lake_tables import LakeTable, LakeTables
 from tistream_changefeed.sinks.iceberg.marks import Marks
@@ -102,7 +102,7 @@ class LakeSink:
         try:
             return self._write(transaction)
         except FeedFailed as error:
-            if error.failure.cause == "conflict":
+            if error.failure.cause == CONFLICT:
                 self._check_fence()
             raise
 

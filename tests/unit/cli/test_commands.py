@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tistream_client.cli.errors import CliError
 from tistream_client.cli.local.contexts import Contexts, defaults, path_of
 from tistream_client.cli.output import Group
 
+DOCS = Path(__file__).parents[3] / "docs"
 WITHOUT = {"up", "demo", "demo-restore", "demo-connect", "demo-kafka", "simulate", "agent"}
 
 
@@ -130,3 +133,18 @@ def test_a_shell_completes_commands_values_and_contexts(typed: str, number: int,
     run("context", "add", "test")
     environ = {"_TISTREAM_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(number)}
     assert CliRunner().invoke(app, [], env=environ, prog_name="tistream").stdout.split() == offered
+
+
+@pytest.mark.parametrize("page", ["cli.md", "recipes.md"])
+def test_the_commands_of_the_pages_are_there(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TISTREAM_CLUSTER", "7")
+    monkeypatch.setenv("TISTREAM_TENANT", "acme")
+    found = re.findall(r"^tistream (.*)$", (DOCS / page).read_text(), re.MULTILINE)
+    assert found
+    for line in found:
+        command: Any = typer.main.get_command(app)
+        words = shlex.split(line)
+        while isinstance(command, Group):
+            with typer.Context(command) as ctx:
+                command = command.get_command(ctx, words.pop(0))
+        command.make_context("tistream", words)  # raises for an option that is not there

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _SERVICES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "services").iterdir() if path.is_dir())
-FOLDERS = ("shared", *_SERVICES, "simulator", "tools")
+FOLDERS = ("shared", *_SERVICES, "simulator", "tools", "client")
 PACKAGES = tuple(sorted(path.parent.name for folder in FOLDERS for path in (ROOT / folder).glob("*/__init__.py")))
 
 MUTANT = "MUTANTS_MUTANT"  # environment of a test process: where its mutant is defined

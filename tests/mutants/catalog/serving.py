@@ -163,3 +163,97 @@ def cursor_not_checked_for_retention(original: Function) -> Function:
 def undecodable_row_skipped(original: Function) -> Function:
     """A row that cannot be decoded is left out of the answer."""
     return lambda self, row, reason: None
+
+
+FILTERED = "test_a_filtered_pull_has_the_events_that_fulfil_the_filter_with_and_without_statistics"
+
+
+@mutant("tistream_api:_other_keys", invariants=(44,), catchers=(FILTERED,))
+def filter_excludes_by_the_first_key_alone(original: Function) -> Function:
+    """A row group is excluded if its first key is outside of what a condition may be true for."""
+
+    def broken(statistics: Any, physical_id: int, ranges: Any) -> bool:
+        if statistics.keys is None:
+            return False
+        return bool(original(replace(statistics, keys=(statistics.keys[0],) * 2), physical_id, ranges))
+
+    return broken
+
+
+@mutant("tistream:_Bounds._comparison", invariants=(44,), catchers=(FILTERED,))
+def filter_takes_the_opposite_for_the_condition(original: Function) -> Function:
+    """The keys for which a comparison can be false are taken for those for which it can be true."""
+    return lambda self, node, *, truth: original(self, node, truth=not truth)
+
+
+@mutant("tistream_api:filtered._operations", invariants=(44,), catchers=(FILTERED,))
+def filter_takes_updates_for_inserts(original: Function) -> Function:
+    """An update is an insert to a filter of operations."""
+    return lambda choice, op, old_at: original(choice, op, old_at * 0 - 1)
+
+
+@mutant(
+    "tistream_api:filtered.chosen",
+    invariants=(18, 44),
+    catchers=("test_rows_before_a_column_was_added_end_the_answer_and_the_next_one_is_refused",),
+)
+def filter_passes_over_rows_that_it_cannot_judge(original: Function) -> Function:
+    """Rows of a table that lacks a column of the condition are left out, and the pull goes on."""
+
+    def broken(choice: Any, found: Any) -> Any:
+        for batch in found:
+            for one in original(choice, iter([batch])):
+                yield replace(one, through=batch.through, last=False)
+
+    return broken
+
+
+@mutant(
+    "tistream_client:ndjson.page_of",
+    invariants=(18,),
+    catchers=("test_of_an_answer_that_was_cut_off_nothing_is_delivered",),
+)
+def client_delivers_a_page_that_was_cut_off(original: Function) -> Function:
+    """The whole lines of an answer that was cut off are delivered, and come again after the reconnect."""
+
+    def broken(answer: Any, after: Any, columns: Any) -> Any:
+        whole = bytes(answer.body[: answer.body.rfind(b"\n") + 1])
+        if b'"type": "resolved"' in whole or b'"type": "continue"' in whole:
+            return original(answer, after, columns)
+        end = b'{"type": "continue", "cursor": "%s"}\n' % (after or "").encode()
+        return original(replace(answer, body=whole + end), after, columns)
+
+    return broken
+
+
+@mutant(
+    "tistream_client:Changes.follow",
+    invariants=(18,),
+    catchers=("test_a_file_continues_a_consumer_that_was_stopped",),
+)
+def client_saves_the_cursor_before_the_events(original: Function) -> Function:
+    """A checkpoint is stored before the events of its page are handed out: those of a consumer that dies are lost."""
+
+    def broken(self: Any, checkpoint: Any = None) -> Any:
+        call = self._call if checkpoint is None else self._call.at(checkpoint.load())
+        for page in type(self)(call, self._transport, self._patience).pages(follow=True):
+            if checkpoint is not None:
+                checkpoint.save(page)
+            yield from page.events
+
+    return broken
+
+
+@mutant(
+    "tistream_client:OnConnection.save",
+    invariants=(18,),
+    catchers=("test_two_consumers_of_one_name_do_not_both_write[sqlite]",),
+)
+def client_stores_a_cursor_whatever_is_stored(original: Function) -> Function:
+    """A checkpoint in a database takes the cursor of any page, also of one that another consumer has written."""
+
+    def broken(self: Any, position: Any) -> None:
+        stored = self._stored(lock=True)
+        original(self, position if stored is None else replace(position, after=stored))
+
+    return broken

@@ -46,7 +46,8 @@ def test_the_page_shows_every_mutant() -> None:
 
 def test_the_code_that_an_invariant_names_is_there() -> None:
     """A rename must follow into tests/mutants/invariants.toml, from which docs/invariants.md is made."""
-    files = [path for folder in ("shared", "services", "simulator", "tools") for path in (ROOT / folder).rglob("*.py")]
+    folders = ("shared", "services", "simulator", "tools", "client")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     lost = []
     for invariant in tomllib.loads((ROOT / "tests/mutants/invariants.toml").read_text())["invariant"]:
         for file, names in re.findall(r"`([\w/]+\.py)`(?: \(((?:`\w+`(?:, )?)+))?", invariant["code"]):

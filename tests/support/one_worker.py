@@ -54,6 +54,7 @@ LONGEST = (
     "tests/service/storage/test_s3_store.py",
     "tests/service/verify/test_verify_truth_file.py",
     "tests/service/sorter/test_on_spark.py",
+    "tests/service/client/test_spark_source.py",
     "tests/service/agent/test_agent_nodes.py",
     "tests/simulation/ingest/test_log_backup_replay.py",
     "tests/service/backfill/test_backfill_runner.py",

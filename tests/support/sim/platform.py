@@ -299,10 +299,13 @@ class SimPlatform:
         new_changefeed: Callable[[Member, Process, HttpClient], FastAPI] | None = None,
         shard_works: Sequence[int] = SHARD_WORKS,
         feed_loads: LoadRules | None = None,
+        remembered: str | None = None,
     ) -> None:
         """With `changefeeds`, whose apps `new_changefeed` makes, there is nothing else but meta servers. A start of a
-        sorter draws its `shard_work_max` from `shard_works`. `feed_loads` decide how many shards a feed has."""
+        sorter draws its `shard_work_max` from `shard_works`. `feed_loads` decide how many shards a feed has.
+        `remembered`: a query of the meta database; no copy is restored that answers it in another way."""
         self.retention_ms, self._shard_works, self._feed_loads = retention_ms, shard_works, feed_loads
+        self._remembered = remembered
         self._new_changefeed = new_changefeed
         self.scheduler = scheduler
         self.objects = ObservedStore(ProcessClock(scheduler, Process("object store")))
@@ -419,7 +422,8 @@ class SimPlatform:
     def forget(self, age_ms: int) -> bool:
         """The meta database is what it was so long ago; whether there is a copy that is as old. No process may live
         that has it open."""
-        old = [path for at_ms, path in self._copies if at_ms <= self.scheduler.now_ms - age_ms]
+        now_ms = self.scheduler.now_ms
+        old = [path for at_ms, path in self._copies if at_ms <= now_ms - age_ms and self._remembers(path)]
         if not old:
             return False
         for suffix in ("", "-wal", "-shm"):  # the dead still have the files open: they keep what they had
@@ -427,6 +431,13 @@ class SimPlatform:
         shutil.copyfile(old[-1], self._database)
         self._without_tasks()
         return True
+
+    def _remembers(self, copy: Path) -> bool:
+        answers = []
+        for path in (self._database, copy):
+            with contextlib.closing(sqlite3.connect(path)) as database:
+                answers.append(self._remembered and database.execute(self._remembered).fetchall())
+        return answers[0] == answers[1]
 
     def forget_start(self) -> bool:
         """The meta database is what it was when the tenant was registered and had not started; whether it ever was."""

@@ -13,6 +13,7 @@ from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
 from tistream.wire.bulk.changefeeds import Applied, Move, Skip
 from tistream_changefeed.core import barrier, progress
+from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.outgoing import SentMessage
 from tistream_changefeed.core.progress import Fence, PartitionTally, Progress, Revision
 from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
@@ -95,6 +96,19 @@ def test_a_shard_that_may_go_back_does_not_count() -> None:
     assert late({0: there, 2: moved}, revision=1) == (0,)
     assert late({0: moved, 2: moved}, revision=1) == ()
     assert late({0: moved, 2: there}) == (0,), "this holder is of an older revision: it is about to end"
+
+
+def test_a_worker_of_a_revision_from_before_a_cut_sends_nothing() -> None:
+    """As after a restore of the meta database: the shards of before the cut would send again what others have sent."""
+    before = Progress(NOW, 100, FENCE)
+    cut = replace(before, applied=Applied(revision=2, from_ts=150, after_ts=150))
+    reason = r"revision 2 .* orders revision 1: .* create it under another id"
+    with pytest.raises(FeedFailed, match=reason) as error:
+        progress.check_revision([before, cut], FENCE, 1, "kafka")
+    assert error.value.failure.kind == "retry", "the meta server may order it soon"
+    progress.check_revision([before, cut], FENCE, 2, "kafka")
+    progress.check_revision([before, cut], Fence(6, 1), 0, "kafka")  # of an earlier feed of this name
+    progress.check_revision([cut], FENCE, 1, "kafka")  # a feed of one shard sends on from its position
 
 
 def test_the_record_keeps_the_newest_ddl_and_every_topic() -> None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ from tistream.model.ids import TenantKey
 from tistream.read import cursor as cursors
 from tistream.read.cursor import Place, Position, Scope
 from tistream.wire.bulk.changefeeds import Applied, Move
-from tistream_changefeed.core.failure import failed, fenced
+from tistream_changefeed.core.failure import failed, fenced, retry
 from tistream_changefeed.core.load import Load
 from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.stopped import StoppedTable
@@ -342,6 +342,22 @@ def check_there(found: Progress | None, fence: Fence, known_ts: int | None, wher
         "events again"
     )
     raise failed("sink", where, reason)
+
+
+def check_revision(found: Collection[Progress], fence: Fence, revision: int, where: str) -> None:
+    """Check that no shard of a feed of several shards has written under a newer revision than `revision`, the one that
+    the meta server has ordered. `found` is the progress of all shards in the sink. Raises FeedFailed if one has: the
+    newer revision may have cut the feed into other shards, which have sent what this one would send again. The meta
+    server will order the newer revision, unless its database has forgotten it."""
+    mine = [one for one in found if one.fence.generation == fence.generation]
+    newest = max((one.applied.revision for one in mine if one.applied is not None), default=0)
+    if len(mine) > 1 and newest > revision:
+        reason = (
+            f"revision {newest} of the feed has written here, and the meta server orders revision {revision}: if the "
+            "meta database was restored from a backup, remove the feed, and create it under another id, with a "
+            "start_ts from which its events may come again"
+        )
+        raise retry("sink", where, reason)
 
 
 def check_counts(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> None:

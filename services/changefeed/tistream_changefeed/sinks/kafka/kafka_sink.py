@@ -71,14 +71,16 @@ class KafkaSink:
         self._topics.ensure_progress()
         # A holder whose shard was given away does not disturb the new one by fencing it. The transaction that a killed
         # holder has left open is not waited for: only the fencing ends it before its timeout
-        there = self._stored(wait=self._target.delivery != "exactly-once")
-        progress.taken_over(there, self._order.fence, self._order.start_ts, self.where)
+        stored = self._stored(wait=self._target.delivery != "exactly-once")
+        progress.taken_over(stored.get(self._order.shard), self._order.fence, self._order.start_ts, self.where)
         found = settings.producer(self._target, self._order, self._topics.limit(self._target.topic))
         conf: dict[str, Any] = {**found, "on_delivery": self._delivered}
         self._producer = self._clients.producer(conf, logger=log)
         if self._target.delivery == "exactly-once":
             self._init(self._producer)
-            there = self._stored(wait=True)
+            stored = self._stored(wait=True)
+        progress.check_revision(stored.values(), self._order.fence, self._order.revision.revision, self.where)
+        there = stored.get(self._order.shard)
         moved = self._order.revision.moved
         if self._order.cutting:
             self._topics.keep(self._written())
@@ -162,16 +164,15 @@ class KafkaSink:
                 log.debug("no transaction was aborted", extra={"shard": self._order.name, "error": str(error)})
         producer.flush(_CLOSE_S)
 
-    def _stored(self, *, wait: bool) -> Progress | None:
-        own = self._order.shard
-        stored = StoredProgress(self._target, self._order, [own], self._clock, self._clients)
-        return stored.read(self._progress_end(), wait=wait).get(own)
+    def _stored(self, *, wait: bool) -> Mapping[int, Progress]:
+        """The progress of every shard that the feed has had, by number."""
+        stored = StoredProgress(self._target, self._order, range(SHARDS_MAX), self._clock, self._clients)
+        return stored.read(self._progress_end(), wait=wait)
 
     def _written(self) -> dict[str, int]:
         """The topics that any shard of the feed has written, with their numbers of partitions."""
-        stored = StoredProgress(self._target, self._order, range(SHARDS_MAX), self._clock, self._clients)
         counts: dict[str, int] = {}
-        for found in stored.read(self._progress_end(), wait=True).values():
+        for found in self._stored(wait=True).values():
             if found.fence.generation == self._order.fence.generation:
                 counts |= {topic: max(len(written), counts.get(topic, 0)) for topic, written in found.topics.items()}
         return {topic: count for topic, count in counts.items() if count}

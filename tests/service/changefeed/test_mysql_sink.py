@@ -50,6 +50,7 @@ from tistream.secrets.sealing import private_keys, seal
 from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed, Skip
 from tistream.wire.bulk.feed_verify import VerifyFeed
 from tistream_changefeed.core.failure import FeedFailed
+from tistream_changefeed.core.load import Load
 from tistream_changefeed.core.progress import Fence, Progress
 from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.feed_checks import FeedChecks
@@ -355,6 +356,27 @@ def test_rows_and_their_progress_are_one_transaction(table: MariaDb) -> None:
         with pytest.raises(FeedFailed, match="full"):
             sink.write(inserting(12))
     assert (numbers(table), rows_written(table)) == ([11], 11)
+
+
+def test_loaded_rows_and_their_progress_are_one_transaction(server: MariaDb) -> None:
+    server.run("CREATE DATABASE d")
+    server.run("CREATE TABLE d.t (a INT PRIMARY KEY)")
+    of = version([column("a", flag=3)], pk_is_handle=True)
+    changes = [Change(None, {"a": a}, 100, key=str(a).encode()) for a in range(40)]
+    rows = NetWindow(net(split(EventWindow((batch(of, changes),), ()), by_unique_index)), 100)
+    order = Order(TenantKey("7", "acme"), "copy", 0, Fence(1, 1), 100)
+    sink = MySqlSink(target_of(server, "?worker-count=4"), order, CLOCK, slot_rows=1)
+    sink.open()
+    begun = Progress(Position(100), 0, Fence(1, 1), load=Load(100))
+    sink.write(Transaction(NetWindow((), 100), (), begun))
+    server.run(
+        "CREATE TRIGGER tistream.full BEFORE UPDATE ON tistream.progress FOR EACH ROW "
+        "IF NOT NEW.progress <=> OLD.progress THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'full'; END IF"
+    )
+    with pytest.raises(FeedFailed, match="full"):
+        sink.write(Transaction(rows, (), replace(begun, rows=40, load=Load(100, 7, "d.t", b"39"))))
+    sink.close()
+    assert numbers(server) == []
 
 
 def test_a_holder_that_was_replaced_writes_nothing(table: MariaDb) -> None:

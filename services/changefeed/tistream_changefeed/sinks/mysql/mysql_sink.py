@@ -139,7 +139,8 @@ class MySqlSink:
         # A table that has stopped catches up from before windows of which some slots have written their parts.
         repeats = self._at < self._high or bool(progress.stopped)
         count = sum(map(len, nets))
-        slots = 1 if repeats else max(1, min(len(self._slots), count // self._slot_rows))
+        loading = progress.load is not None  # one slot, because the position does not say what others have written
+        slots = 1 if repeats or loading else max(1, min(len(self._slots), count // self._slot_rows))
         parts = divided(nets, slots) if slots > 1 else [list(nets)]
         self._high = max(self._high, progress.at)
         begun, safe = self._text(self._high), repeats or self._server.safe

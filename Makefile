@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: sim hostile space compose-up compose-test compose-chaos kubernetes k8s-test help install demo demo-restore demo-connect demo-kafka up test test-unit lint soak chaos mutants mutants-mechanical bench bench-report check format lock clean
+.PHONY: sim hostile space compose-up compose-test compose-chaos kubernetes k8s-test help install demo demo-restore demo-connect demo-kafka up test test-unit lint soak chaos mutants mutants-mechanical bench bench-check bench-report check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -116,6 +116,9 @@ space: $(INSTALLED) ## A segment a second on a virtual clock: objects, and what 
 BENCH := PYTHONPATH=benchmarks:tests$${PYTHONPATH:+:$$PYTHONPATH} $(BIN)/python -m
 bench: $(INSTALLED) ## Measure beside references: docs/benchmarks.md (CASE=sorter-job; GROWTH=1: at 1x, 4x, 16x)
 	$(BENCH) bench.run $(foreach case,$(CASE),--case $(case)) $(if $(GROWTH),--growth)
+
+bench-check: $(INSTALLED) ## Needs this tree more, less or the same time as a commit: BASE=main CASE=pull-decode ROUNDS=8
+	$(BENCH) bench.check --base $(or $(BASE),main) $(foreach case,$(or $(CASE),sorter-job),--case $(case)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 bench-report: $(INSTALLED) ## Write docs/evidence/benchmarks.md and its plots from the raw results
 	$(BENCH) bench.report

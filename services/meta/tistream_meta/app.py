@@ -10,6 +10,7 @@ from typing import Protocol
 from fastapi import FastAPI
 
 from tistream.clock import Clock
+from tistream.concurrency import Event, start_thread
 from tistream.service.http.app import new_app
 from tistream.service.http.peer_clients import PeerClients
 from tistream.service.ids import random_id
@@ -95,7 +96,7 @@ def build_app(
             Loop("lease", server.hold_lease, interval_ms=max(50, settings.lease_ms // 6), metrics=loop_metrics),
             Loop("nodes", server.look_after_nodes, interval_ms=settings.check_ms, metrics=loop_metrics),
             Loop("activation", server.activate_tenants, interval_ms=100, metrics=loop_metrics),
-            Loop("tokens", tokens.look, interval_ms=LOOK_MS, backoff_max_ms=LOOK_MS, metrics=loop_metrics),
+            _reading(tokens, loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("quotas", keeping.step, interval_ms=KEEPING_MS, metrics=loop_metrics),
             Loop("audit", audit.step, interval_ms=KEEPING_MS, metrics=loop_metrics),
@@ -106,9 +107,11 @@ def build_app(
         ]
         for loop in loops:
             loop.start()
+        start_thread("ends-waits", partial(_end_waits, app.state.stopping, server, tokens))
         try:
             yield
         finally:
+            app.state.stopping.set()
             for loop in loops:
                 loop.stop(timeout_s=0.5)
             erasing.close()
@@ -137,13 +140,10 @@ def build_app(
             retention=Retention(settings.retention_ms),
             encrypts=isinstance(objects, EncryptingStore),
         ),
-        stopping=app.state.stopping.is_set,
         new_client=partial(MetaClient, http),
     )
     metrics.follow_ownership(server.is_owner)
-    tokens = TokenBoard(
-        repository, clock, server.is_owner, app.state.stopping.is_set, first=first_token(settings.first_token_file)
-    )
+    tokens = TokenBoard(repository, clock, server.is_owner, first=first_token(settings.first_token_file))
     meter = UsageMeter(settings.node, new_instance(), clock, counted.requests_of_tenants, repository.usage.take)
     keeping = UsageKeeping(server, repository, clock, settings.usage_keep_ms, metrics)
     erasing = TenantEraser(counted, server, repository.ends, clock, settings.erase_quiet_ms, metrics)
@@ -179,3 +179,17 @@ def build_app(
         app.include_router(each)
     refuse_unaudited(app.routes)
     return app
+
+
+def _reading(tokens: TokenBoard, metrics: LoopMetrics) -> Loop:
+    """The loop that reads the tokens from the database. The first reader after a rest wakes it."""
+    loop = Loop("tokens", tokens.look, interval_ms=LOOK_MS, backoff_max_ms=LOOK_MS, metrics=metrics)
+    tokens.wake = loop.wake
+    return loop
+
+
+def _end_waits(stopping: Event, server: MetaServer, tokens: TokenBoard) -> None:
+    """Answer the long polls once the process is stopping. They wait for news only, and look at nothing meanwhile."""
+    stopping.wait()
+    server.end_waits()
+    tokens.end()

@@ -19,6 +19,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.backends.tenant_keys import TenantKeys
+from tistream.wire.clients.route_mark import RouteMark
 from tistream_meta.app import build_app
 from tistream_meta.settings import MetaSettings
 
@@ -442,3 +443,21 @@ def test_who_stores_more_than_its_quota_is_told(meta: Meta) -> None:
         assert (found["bytes_stored_now"], found["stored_bytes_exceeded"]) == (str(size), size > 1_000)
     meta.http.put(QUOTAS, json={"stored_bytes": 0})
     assert not meta.http.get(QUOTAS).json()["stored_bytes_exceeded"], "0: as much as it likes"
+
+
+def test_who_waits_is_answered_once_the_process_ends(meta: Meta) -> None:
+    server, tokens = meta.http.app.state.server, meta.http.app.state.tokens
+    eventually(lambda: meta.http.get("/upcall/v1/tokens").status_code == 200)
+    known, wait_ms = server.routes().current(), int(10 * PATIENCE_S * 1000)
+    waits = [
+        lambda: server.routes().wait(RouteMark(known.owner_rev, known.version), wait_ms),
+        lambda: server.owned().announcements.after(server.owned().announcements.after(0, 0).next_after, wait_ms),
+        lambda: tokens.wait(tokens.wait(-1, 0).version, wait_ms),
+    ]
+    threads = [threading.Thread(target=wait, daemon=True) for wait in waits]
+    for thread in threads:
+        thread.start()
+    meta.http.app.state.stopping.set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()

@@ -147,7 +147,7 @@ def test_what_the_tokens_of_one_tenant_grant_is_so_long_at_most(
 
 def test_a_board_that_cannot_read_the_database_any_more_tells_nothing(repository: Repository) -> None:
     clock = ManualClock()
-    board = TokenBoard(repository, clock, lambda: True, lambda: False)
+    board = TokenBoard(repository, clock, lambda: True)
     with pytest.raises(Unavailable):
         board.wait(-1, 0)
     board.look()
@@ -160,7 +160,7 @@ def test_a_board_that_cannot_read_the_database_any_more_tells_nothing(repository
 
 
 def test_who_waits_is_told_of_what_another_meta_server_wrote(repository: Repository) -> None:
-    board = TokenBoard(repository, SystemClock(), lambda: False, lambda: False)
+    board = TokenBoard(repository, SystemClock(), lambda: False)
     board.look()
     version, told = board.wait(-1, 0).version, []
     waiting = threading.Thread(target=lambda: told.append(board.wait(version, int(PATIENCE_S * 1000))))
@@ -169,6 +169,20 @@ def test_who_waits_is_told_of_what_another_meta_server_wrote(repository: Reposit
     board.look()
     waiting.join(PATIENCE_S)
     assert [one.token_id for one in told[0].tokens] == [f"{3:016x}"]
+
+
+def test_a_board_without_readers_rests_until_one_comes(repository: Repository) -> None:
+    clock = ManualClock()
+    board = TokenBoard(repository, clock, lambda: False)
+    board.wake = lambda: threading.Thread(target=board.look).start()
+    assert board.look() == token_board.REST_MS
+    repository.store_token(token(3))
+    clock.advance(token_board.REST_MS)
+    eventually(lambda: [one.token_id for one in board.wait(-1, 0).tokens] == [f"{3:016x}"])
+    clock.advance(token_board.REST_AFTER_MS - 1)
+    assert board.look() == token_board.LOOK_MS
+    clock.advance(1)
+    assert board.look() == token_board.REST_MS
 
 
 def test_the_first_token_may_do_everything_until_it_is_revoked_for_good(tmp_path: Path) -> None:

@@ -37,7 +37,6 @@ def owner(directory: Path, name: str, clock: Clock) -> MetaServer:
         clock,
         metrics,
         options,
-        lambda: False,
         partial(MetaClient, HttpClient()),
     )
     server.hold_lease()

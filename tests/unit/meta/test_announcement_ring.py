@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.waiting import PATIENCE_S
+from tistream.clock import SystemClock
 from tistream.wire.meta import Announcement
 from tistream_meta.owner.announcements import AnnouncementBoard, AnnouncementRing
 
@@ -45,7 +46,7 @@ def test_a_sequence_of_an_earlier_owner_is_none_of_ours():
 
 
 def test_a_waiting_reader_is_woken():
-    board = AnnouncementBoard(1, 10, stopping=lambda: False)
+    board = AnnouncementBoard(1, 10, SystemClock())
     at = board.after(0, 0).next_after
     got = []
     reader = threading.Thread(target=lambda: got.append(board.after(at, int(PATIENCE_S * 1000))))

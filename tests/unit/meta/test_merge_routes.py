@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.clients.route_mark import NOTHING_SEEN
@@ -34,7 +35,7 @@ def test_each_sorter_is_told_all_tasks_that_become_one() -> None:
     rows = (task(3, b"", b"m", 2), task(2, b"m", b"", 1), task(4, b"", b"", 3, BETA))
     book = OwnerCopy(Plan(1, (Tenant(ACME, 7, None), Tenant(BETA, 7, None)), rows, NODES))
     states = {node.node_id: NodeState.ALIVE for node in NODES}
-    maker, board = RouteMaker(), RouteBoard(lambda: False)
+    maker, board = RouteMaker(), RouteBoard(ManualClock())
     board.publish(maker.make(book, book.everything(), 1, states, "http://meta"))
     assert orders(board.wait(NOTHING_SEEN, 0, "sorter-1"), 1) == {}
     given = tuple(Task(one.task_id, ACME, one.span, one.sorter_node, 1, seal=MERGE) for one in rows[:2])

@@ -59,7 +59,6 @@ def test_an_owner_whose_lease_has_run_out_judges_nobody_until_it_is_the_owner_ag
         clock,
         MetaMetrics(CollectorRegistry()),
         options,
-        lambda: False,
         partial(MetaClient, HttpClient()),
     )
     server.hold_lease()

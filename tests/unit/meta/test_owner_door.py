@@ -46,7 +46,6 @@ def a_server(path: Path, clock: ManualClock) -> MetaServer:
         clock,
         MetaMetrics(CollectorRegistry()),
         Options("http://meta-1", 1, LEASE_MS, Timings(4_000, 10_000), 1_000, 100),
-        lambda: False,
         partial(MetaClient, HttpClient()),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.clients.route_mark import NOTHING_SEEN, RouteMark
@@ -23,7 +24,7 @@ TENANTS = [TenantKey("c", f"t{number}") for number in range(5)]
 
 
 def board() -> RouteBoard:
-    return RouteBoard(lambda: False)
+    return RouteBoard(ManualClock())
 
 
 def table(version: int, owner_rev: int = 0) -> RouteTable:

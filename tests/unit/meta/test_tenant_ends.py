@@ -166,7 +166,6 @@ class World:
             self.clock,
             metrics,
             options,
-            lambda: False,
             partial(MetaClient, HttpClient()),
         )
         self.server.hold_lease()

@@ -8,13 +8,12 @@ after it were dropped.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
+from tistream.clock import Clock
 from tistream.concurrency import new_condition
 from tistream.wire.meta import Announcement, Announcements
 
 _REV_BITS = 32
-_POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 
 
 class AnnouncementRing:
@@ -50,10 +49,11 @@ class AnnouncementRing:
 class AnnouncementBoard:
     """An AnnouncementRing on which readers can wait. Thread-safe."""
 
-    def __init__(self, owner_rev: int, capacity: int, stopping: Callable[[], bool]) -> None:
+    def __init__(self, owner_rev: int, capacity: int, clock: Clock) -> None:
         self.owner_rev = owner_rev
         self._ring = AnnouncementRing(owner_rev, capacity)
-        self._stopping = stopping
+        self._clock = clock
+        self._ended = False
         self._changed = new_condition()
 
     def add(self, announcement: Announcement) -> int:
@@ -67,8 +67,15 @@ class AnnouncementBoard:
         """The announcements with a higher sequence number, as AnnouncementRing.after returns them. Waits up to
         `wait_ms` for a new announcement, unless some were lost."""
         with self._changed:
-            remaining_s = wait_ms / 1000
-            while sequence == self._ring.last and remaining_s > 0 and not self._stopping():
-                self._changed.wait(min(_POLL_S, remaining_s))
-                remaining_s -= _POLL_S
+            until_ms = self._clock.monotonic_ms() + wait_ms
+            while sequence == self._ring.last and not self._ended:
+                left_ms = until_ms - self._clock.monotonic_ms()
+                if left_ms <= 0 or not self._changed.wait(left_ms / 1000):
+                    break
             return self._ring.after(sequence)
+
+    def end(self) -> None:
+        """Answer the waiting readers now, because the process is stopping, or another board replaces this one."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()

@@ -64,13 +64,12 @@ class OwnerCalls:
         lock: Lock,
         ownership: Ownership,
         require_owner: Callable[[], None],
-        stopping: Callable[[], bool],
     ) -> None:
         self._repository, self._clock, self._metrics, self._options = repository, clock, metrics, options
         self._lock, self._ownership, self._require_owner = lock, ownership, require_owner
-        self._routes, self._stopping = routes, stopping
+        self._routes = routes
         self._maker = route_table.RouteMaker()
-        self.announcements = AnnouncementBoard(0, options.announcements_max, stopping)
+        self.announcements = AnnouncementBoard(0, options.announcements_max, clock)
         self.heartbeats = NodeHeartbeats(options.timings)
         self._reports = Reports()
         self._stores = StoreKeeping()
@@ -87,7 +86,9 @@ class OwnerCalls:
     def begin(self, owner_rev: int) -> None:
         """Start as the owner, after an election or after a time without renewals. The caller holds the lock."""
         if owner_rev != self.announcements.owner_rev:
-            self.announcements = AnnouncementBoard(owner_rev, self._options.announcements_max, self._stopping)
+            before, limit = self.announcements, self._options.announcements_max
+            self.announcements = AnnouncementBoard(owner_rev, limit, self._clock)
+            before.end()
             self._reports.forget()
             self._stores.forget()
             self._book = None  # another owner may have written meanwhile

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from tistream.clock import Clock
 from tistream.concurrency import new_condition
 from tistream.model.ids import TenantKey
 from tistream.wire.clients.route_mark import RouteMark
 from tistream.wire.meta import RouteTable, TenantRoute
 
-_POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 _NO_REV = -1
 _REMEMBERED = 65_536  # changes of tenants; a reader that is further behind gets the whole table
 
@@ -22,8 +22,9 @@ class RouteBoard:
     gets the changes since then; a sorter gets those of its own tasks only. So the cost of an answer grows with the
     changes, not with the size of the table."""
 
-    def __init__(self, stopping: Callable[[], bool]) -> None:
-        self._stopping = stopping
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ended = False
         self._changed = new_condition()
         self._table: RouteTable | None = None
         self._tenants: dict[TenantKey, TenantRoute] = {}
@@ -77,11 +78,18 @@ class RouteBoard:
         `node_id`, the answer has only the tasks of which that node is the sorter or the next sorter. Returns None
         before the first table."""
         with self._changed:
-            remaining_s = wait_ms / 1000
-            while self._nothing_new(known) and remaining_s > 0 and not self._stopping():
-                self._changed.wait(min(_POLL_S, remaining_s))
-                remaining_s -= _POLL_S
+            until_ms = self._clock.monotonic_ms() + wait_ms
+            while self._nothing_new(known) and not self._ended:
+                left_ms = until_ms - self._clock.monotonic_ms()
+                if left_ms <= 0 or not self._changed.wait(left_ms / 1000):
+                    break
             return self._answer(known, node_id)
+
+    def end(self) -> None:
+        """Answer the waiting readers now, because the process is stopping."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
     def _nothing_new(self, known: RouteMark) -> bool:
         newest = self._table

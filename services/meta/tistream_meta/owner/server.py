@@ -33,7 +33,7 @@ FOLLOW_PAUSE_MS = 200
 
 class MetaServer:
     """One meta server process, whether it is the owner or not. `owned()` returns the calls that only the owner answers.
-    Thread-safe. `stopping` returns whether the process must end; then long polls return."""
+    Thread-safe."""
 
     def __init__(
         self,
@@ -42,12 +42,11 @@ class MetaServer:
         clock: Clock,
         metrics: MetaMetrics,
         options: Options,
-        stopping: Callable[[], bool],
         new_client: Callable[[str], MetaClient],
     ) -> None:
         self._repository, self._metrics = repository, metrics
         self._prepared = False
-        self._routes = RouteBoard(stopping)
+        self._routes = RouteBoard(clock)
         lock = new_rlock()
         self._ownership = Ownership(
             repository, clock, lock, options.lease_ms, options.own_url, new_client, self._begin, metrics
@@ -62,7 +61,6 @@ class MetaServer:
             lock,
             self._ownership,
             self._require_owner,
-            stopping,
         )
         self.tenant_rules = TenantRules(repository, options, self.write)
         self.store_rules = StoreRules(repository, objects, self.write)
@@ -156,6 +154,11 @@ class MetaServer:
         """Loop body: start the tenants whose schema_snap has arrived (OwnerCalls.activate_tenants). Does nothing if
         another meta server is the owner."""
         self._work.activate_tenants()
+
+    def end_waits(self) -> None:
+        """Answer the long polls now, because the process is stopping."""
+        self._routes.end()
+        self._work.announcements.end()
 
     # -- what any meta server answers ----------------------------------------------------------------------------
 

@@ -15,32 +15,36 @@ from tistream_meta.database.repository import Repository
 LOOK_MS = 300
 # a meta server that cannot read the database any more returns no tokens, because one may be revoked by now
 STALE_MS = 2_000
-_POLL_S = 0.2  # how soon a waiting reader notices that the process stops
+REST_AFTER_MS = 30_000  # without a reader for so long, the database is not asked: authentication may be off
+REST_MS = 60_000
+_WOKEN_S = 1.0  # how long the first reader after such a rest waits for the tokens
 
 
 class TokenBoard:
     """The valid tokens, for API servers that poll them. Thread-safe. A background loop calls `look`. The owner stores
-    the token `first` if it is not in the database."""
+    the token `first` if it is not in the database. `wake` calls `look` now."""
 
     def __init__(
         self,
         repository: Repository,
         clock: Clock,
         is_owner: Callable[[], bool],
-        stopping: Callable[[], bool],
         first: StoreToken | None = None,
     ) -> None:
         self._repository, self._clock = repository, clock
-        self._is_owner, self._stopping = is_owner, stopping
-        self._first = first
+        self._is_owner, self._first = is_owner, first
+        self.wake: Callable[[], None] = lambda: None
+        self._read_until_ms = 0  # readers are expected until then
+        self._resting = self._woken = self._ended = False
         self._changed = new_condition()
         self._known: KnownTokens | None = None
         self._looked_ms = 0
 
-    def look(self) -> None:
-        """Loop body: read the tokens if their version has changed. Raises Unavailable."""
+    def look(self) -> int:
+        """Loop body: read the tokens if their version has changed. Returns the ms until the next call: much, if there
+        are no readers, of which the first calls `wake`. Raises Unavailable."""
         if not self._repository.prepared:
-            return
+            return LOOK_MS
         if self._first is not None and self._is_owner():
             with audited_as("KeepFirstToken"):
                 self.store(self._first)
@@ -51,14 +55,25 @@ class TokenBoard:
         if known is None or known.version != version:
             known = self._repository.known_tokens()
         with self._changed:
+            if known is not self._known or self._woken:
+                self._changed.notify_all()
+            self._woken = False
             self._known, self._looked_ms = known, began_ms
-            self._changed.notify_all()
+            self._resting = self._first is None and began_ms >= self._read_until_ms
+            return REST_MS if self._resting else LOOK_MS
 
     def wait(self, version: int, wait_ms: int) -> KnownTokens:
         """The valid tokens. Waits up to `wait_ms` while the version of the list is `version`. Raises Unavailable if the
         tokens have not been read from the database within the last STALE_MS."""
         until_ms = self._clock.monotonic_ms() + wait_ms
         with self._changed:
+            self._read_until_ms = max(self._read_until_ms, until_ms + REST_AFTER_MS)
+            if self._resting:
+                self._resting = False
+                self.wake()
+                if self._clock.monotonic_ms() - self._looked_ms > LOOK_MS:
+                    self._woken = True
+                    self._changed.wait(_WOKEN_S)
             while True:
                 now_ms = self._clock.monotonic_ms()
                 known = self._known
@@ -67,9 +82,15 @@ class TokenBoard:
                         "the tokens could not be read from the meta database recently: retry; if it stays, check the "
                         "database"
                     )
-                if known.version != version or now_ms >= until_ms or self._stopping():
+                if known.version != version or now_ms >= until_ms or self._ended:
                     return known
-                self._changed.wait(min(_POLL_S, (until_ms - now_ms) / 1000))
+                self._changed.wait((min(until_ms, self._looked_ms + STALE_MS + 1) - now_ms) / 1000)
+
+    def end(self) -> None:
+        """Answer the waiting readers now, because the process is stopping."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
     def every(self) -> tuple[TokenInfo, ...]:
         """The valid tokens and the newest of the expired and revoked ones, the oldest first. Raises Unavailable."""

@@ -107,7 +107,6 @@ class ManyNodes:
             self.clock,
             MetaMetrics(CollectorRegistry()),
             options,
-            stopping=lambda: False,
             new_client=_nobody,
         )
         self.cost: dict[str, float] = defaultdict(float)

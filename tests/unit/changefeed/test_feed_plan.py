@@ -141,7 +141,7 @@ def test_every_recorded_table_can_be_planned() -> None:
         ("[sink]\ncolumn-selectors = [{matcher = ['shop.*'], columns = ['a']}]", "leave out 'id' of its key"),
         (
             "[[filter.event-filters]]\nmatcher = ['shop.*']\nignore-insert-value-expr = 'nope > 1'",
-            "no column 'nope': correct it, or let",
+            "no column 'nope' \\(did you mean note\\?\\): correct it, or leave",
         ),
     ],
 )

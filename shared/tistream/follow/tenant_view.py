@@ -36,7 +36,8 @@ from tistream.wire.sorter import TaskStatus
 log = logging.getLogger(__name__)
 
 
-IDLE_AFTER_MS = 10_000  # a tenant is active for this long after a request
+# A tenant is active, and refreshed often, for this long after a request; a reader that waits requests it all the time.
+IDLE_AFTER_MS = 1_000
 FRESH_MS = 200  # maximum age of a refresh that a request uses without waiting
 FRESH_WAIT_MS = 500
 FIRST_WAIT_MS = 3_000

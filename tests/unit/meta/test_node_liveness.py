@@ -49,6 +49,13 @@ def test_who_was_silent_before_is_as_silent_after() -> None:
     assert judged(heartbeats, 40_600) is NodeState.LOST
 
 
+def test_who_reports_nothing_sends_heartbeats_less_often_and_often_enough_not_to_be_suspect() -> None:
+    heartbeats = NodeHeartbeats(TIMINGS)
+    assert [heartbeats.next_ms(role) for role in ("sorter", "dispatcher", "agent")] == [1_000] * 3
+    assert [heartbeats.next_ms(role) for role in ("api", "schema", "ingest", "changefeed")] == [2_000] * 4
+    assert NodeHeartbeats(Timings(2_500, 10_000)).next_ms("api") == 1_250
+
+
 def test_an_owner_whose_lease_has_run_out_judges_nobody_until_it_is_the_owner_again(tmp_path: Path) -> None:
     clock, lease_ms = ManualClock(1_000_000), 9_000
     repository = Repository.open(f"sqlite:///{tmp_path}/meta.db", "meta-1")

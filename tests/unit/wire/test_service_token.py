@@ -87,6 +87,16 @@ def test_anything_else_is_refused(token: str, reason: str) -> None:
         verify(token, (OLD,), NOW_S)
 
 
+def test_a_token_that_was_taken_before_expires_and_is_worth_nothing_without_its_key() -> None:
+    token = sign(OLD, CALLER, NOW_S)
+    for _ in range(2):
+        assert verify(token, (NEW, OLD), NOW_S) == CALLER
+    with pytest.raises(BadToken, match="expired"):
+        verify(token, (NEW, OLD), NOW_S + 90)
+    with pytest.raises(BadToken, match="a key that is not known"):
+        verify(token, (NEW,), NOW_S)
+
+
 def test_claims_that_were_changed_are_refused() -> None:
     header, _, signature = sign(OLD, CALLER, NOW_S).split(".")
     _, claims, _ = sign(OLD, Caller("meta-1", "meta"), NOW_S).split(".")

@@ -13,6 +13,8 @@ from tistream_meta.decide.model import Node
 log = logging.getLogger(__name__)
 
 BEAT_MS = 1_000
+CALM_BEAT_MS = 2_000
+_CALM_ROLES = frozenset(("api", "changefeed", "ingest", "schema"))  # their heartbeats say only that they are there
 BEATS_A_SECOND = 400  # heartbeats that one process handles without being busy with them
 
 
@@ -37,11 +39,13 @@ class NodeHeartbeats:
         silence counts at the earliest."""
         return now_ms - max(since_ms, self._heard_ms.get(node_id, since_ms))
 
-    def next_ms(self) -> int:
-        """The interval in ms at which nodes must send heartbeats: one second, or longer in large clusters, so that the
-        owner gets at most BEATS_A_SECOND heartbeats a second; but at most half of `suspect_ms`."""
+    def next_ms(self, role: str) -> int:
+        """The interval in ms at which nodes of this role must send heartbeats: one second, two if they report nothing,
+        or longer in large clusters, so that the owner gets at most BEATS_A_SECOND heartbeats a second; but at most half
+        of `suspect_ms`."""
         even = len(self.states) * 1_000 // BEATS_A_SECOND
-        return min(max(BEAT_MS, even), max(BEAT_MS, self.timings.suspect_ms // 2))
+        least_ms = CALM_BEAT_MS if role in _CALM_ROLES else BEAT_MS
+        return min(max(least_ms, even), max(BEAT_MS, self.timings.suspect_ms // 2))
 
     def forget(self) -> None:
         """Forget all heartbeats, because a new owner starts with an empty table."""

@@ -235,7 +235,8 @@ class OwnerCalls:
                 self._scheduler.touch(news)
                 if node is not None and node.role == "dispatcher" and self._stores.record(book, node_id, stores):
                     self.look_after_nodes()
-            return self._ownership.rev, self._known().version, self.heartbeats.next_ms()
+            next_ms = self.heartbeats.next_ms(node.role if node is not None else "")
+            return self._ownership.rev, self._known().version, next_ms
 
     def drain(self, node_id: str, draining: bool) -> None:
         """Drain a node, or stop draining it (`draining` false). Raises UnknownName, and InvalidRequest if the node's

@@ -10,8 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import jwt
@@ -72,7 +73,7 @@ def verify(token: str, keys: Sequence[bytes], now_s: int) -> Caller:
         raise BadToken("no token of a service")
     if not _SIGNATURE.fullmatch(token.rpartition(".")[2]):  # PyJWT would also accept a signature with base64 padding
         raise BadToken("signed with a key that is not known here")
-    claims = _claims(token, keys)
+    claims = _claims(token, tuple(keys))
     try:
         begin_s, end_s, caller = int(claims["iat"]), int(claims["exp"]), Caller(str(claims["iss"]), str(claims["sub"]))
     except (ValueError, KeyError, TypeError):
@@ -84,9 +85,10 @@ def verify(token: str, keys: Sequence[bytes], now_s: int) -> Caller:
     return caller
 
 
-def _claims(token: str, keys: Sequence[bytes]) -> dict[str, Any]:
+@lru_cache(maxsize=1_024)
+def _claims(token: str, keys: tuple[bytes, ...]) -> Mapping[str, Any]:
     """Verify the signature of a token with each of the keys. Returns its claims. Times are not checked here, because
-    PyJWT would read the machine's clock."""
+    PyJWT would read the machine's clock, and because a service sends the same token with each call for 20 s."""
     for key in keys:
         try:
             return dict(jwt.decode(token, key, algorithms=[ALGORITHM], options=_SIGNATURE_ONLY))

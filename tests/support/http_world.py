@@ -50,6 +50,9 @@ from tistream_sorter.upkeep.shards import CutRules
 CLOCK = SystemClock()
 LOST_MS = 100_000  # more than any thread stalls: it passes where a test says so (`World.long_silence`)
 LEASE_MS = 60_000  # the same
+ROUTES_WAIT_MS = 1_000
+TICK_MS = 100  # files wake the loop
+NO_BACKFILL_MS = 1_000  # pause between two looks for backfills while there are none
 LONG_LEASE_MS = 600_000  # longer than the time that passes there
 
 
@@ -132,18 +135,20 @@ class SorterProcess:
         bodies = {
             self._membership.beat: 20,
             self._assign: 20,
-            **({self._tick: 20, self._convert_bases: 200} if tick else {}),
+            **({self._tick: TICK_MS, self._convert_bases: 200} if tick else {}),
         }
         self._loops = [
             Loop(body.__name__, body, interval_ms=every_ms, backoff_max_ms=100).start()
             for body, every_ms in bodies.items()
         ]
+        if tick:
+            self.node.wake = next(loop for loop in self._loops if loop.name == self._tick.__name__).wake
 
     def _assign(self) -> None:
         registered = self._membership.registered
         if registered is None:
             return
-        table = self._meta.routes(self._version, wait_ms=200)
+        table = self._meta.routes(self._version, wait_ms=ROUTES_WAIT_MS)
         rules = TaskRules(keep_index_keys=False, checkpoint_every=64)
         me = self._name, registered.start_epoch
         complete = self.node.assign(wanted_tasks(table, *me, rules), seal_orders(table, *me, rules))
@@ -157,10 +162,13 @@ class SorterProcess:
     def _convert_bases(self) -> int | None:
         if not self.node.tasks():
             return None
+        running = self._meta.running_backfills().backfills
         self._bases.set_backfills(
             ListedBackfill(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id, old_values=not row.log_backup)
-            for row in self._meta.running_backfills().backfills
+            for row in running
         )
+        if not running:
+            return NO_BACKFILL_MS
         return 0 if self._bases.convert([task for task in self.node.tasks() if task.stopped is None]) else None
 
     def take_nothing_more(self) -> None:
@@ -197,7 +205,7 @@ class World:
             port=port,
             database_url=f"sqlite:///{self._directory}/meta.db",
             ranges_per_tenant=self._ranges,
-            check_ms=20,
+            check_ms=100,
             suspect_ms=self._lost_ms // 2,
             lost_ms=self._lost_ms,
             lease_ms=self._lease_ms,
@@ -296,6 +304,7 @@ class World:
     def stop(self) -> None:
         for name in list(self.dispatchers):
             self.stop_dispatcher(name)
+        self.meta.app.state.stopping.set()  # nobody's wait for routes holds the end up
         self.sorter.stop()
         self.meta.stop()
         self.http.close()

@@ -8,7 +8,7 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,7 +38,7 @@ class Door:
     """The server and how to reach it. `token_file` is read before each request, so a token can be replaced."""
 
     url: str
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     token_file: Path | None = None
     ca_file: Path | None = None
     cert_file: Path | None = None

@@ -3,6 +3,7 @@
 # ruff: noqa: PLC0415 - and no postponed annotations, because those of `root` name a local function
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from tistream_client.cli.base_url import DEFAULT_URL
 from tistream_client.cli.errors import TOKEN, TOKEN_FILE
 from tistream_client.cli.importing import importing
 from tistream_client.cli.local.context_app import context_app
-from tistream_client.cli.local.contexts import CONTEXT, FILES, Contexts, defaults, names, path_of
+from tistream_client.cli.local.contexts import CONTEXT, FILES, Contexts, at_url, defaults, names, path_of
 from tistream_client.cli.options import CLUSTER, TENANT, Url
 from tistream_client.cli.output import new_app
 from tistream_client.cli.points.points_app import add_commands
@@ -59,8 +60,12 @@ def make_app(version: str) -> typer.Typer:
         """A change-data platform for TiDB."""
         values = {} if ctx.invoked_subcommand == "context" else Contexts(path_of(os.environ)).values(context)
         ctx.default_map = defaults(ctx.command, values)
+        stored: dict[str, str] = {}
         for name, given in zip(FILES, (token_file, ca_file, cert_file, key_file), strict=True):
-            remember(name, given, values.get(name))
+            remember(name, given, None)
+            if given is None and name in values:
+                stored[name] = values[name]
+        at_url(ctx.command, lambda url: _remember_stored(stored, values.get("url"), url))
 
     app.add_typer(context_app, name="context")
     app.command()(pull)
@@ -79,6 +84,12 @@ def remember(name: str, given: Path | None, stored: str | None) -> None:
         os.environ[variable] = str(given)
     elif stored is not None and not (name == FILES[0] and os.environ.get(TOKEN)):
         os.environ[variable] = stored
+
+
+def _remember_stored(stored: Mapping[str, str], of: str | None, url: str) -> None:
+    if of is None or of.rstrip("/") == url.rstrip("/"):
+        for name, path in stored.items():
+            remember(name, None, path)
 
 
 def ts(

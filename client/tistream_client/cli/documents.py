@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tistream_client.cli.output import document_wanted, print_table, show_document
+from tistream_client.cli.output import cell, document_wanted, print_table, show_document
 from tistream_client.cli.times import shown_ts
 
 
@@ -15,7 +15,7 @@ def show(found: Mapping[str, Any]) -> None:
     if document_wanted():
         show_document(found)
     else:
-        print_table(("member", "value"), list(facts(found)))
+        print_table(("member", "value"), [(cell(name), cell(text)) for name, text in facts(found)])
 
 
 def facts(found: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -76,6 +76,12 @@ def show_list(
         print_table(head, rows)
 
 
+def cell(value: Any) -> str:
+    """Format a value as text on one line, without characters that control a terminal."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+
+
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]

@@ -20,6 +20,8 @@ def base_url(url: str) -> str:
     """The URL of an API server, without the slash at its end."""
     if not isinstance(url, str):
         raise WrongArgument("url", f"is {url!r}", f'"{_URL}"')
+    if "@" in url:  # before anything that repeats the URL: it may have a password
+        raise WrongArgument("url", "has a user, and maybe a password", f'"{_URL}"; token= or token_file= names a token')
     try:
         parts = urlsplit(url)
         host = parts.hostname and (parts.port or True)
@@ -29,8 +31,8 @@ def base_url(url: str) -> str:
         raise WrongArgument("url", f"{url!r} does not begin with http:// or https://", f'"{_URL}"')
     if not host:
         raise WrongArgument("url", f"{url!r} names no host", f'"{_URL}"')
-    if parts.query or parts.fragment or parts.username is not None:
-        raise WrongArgument("url", f"{url!r} has a query, a fragment or a user", f'"{_URL}"')
+    if parts.query or parts.fragment:
+        raise WrongArgument("url", f"{url!r} has a query or a fragment", f'"{_URL}"')
     return url.rstrip("/")
 
 

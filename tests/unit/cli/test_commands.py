@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -70,6 +71,28 @@ def test_a_context_gives_what_is_required_and_the_url(config: Path) -> None:
     assert Contexts(config).values(None) == {}
 
 
+@pytest.mark.parametrize(
+    ("words", "environ", "sent"),
+    [
+        ([], {}, True),
+        (["--url", "http://127.0.0.1:9/"], {}, True),
+        (["--url", "http://127.0.0.2:9"], {}, False),
+        ([], {"TISTREAM_URL": "http://127.0.0.2:9"}, False),
+    ],
+)
+def test_credentials_of_a_context_are_for_its_server(
+    words: list[str], environ: dict[str, str], sent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "acme.token"
+    for name in ("TISTREAM_TOKEN_FILE", "TISTREAM_TOKEN"):
+        monkeypatch.setenv(name, "")  # restored afterwards, because commands write them
+        monkeypatch.delenv(name)
+    run("context", "add", "prod", "--url", "http://127.0.0.1:9", "--token-file", str(token))
+    refused = ["pull", "--cluster", "7", "--tenant", "acme", "--follow", "--limit", "1"]
+    assert CliRunner().invoke(app, [*refused, *words], env=environ).exit_code == 2
+    assert os.environ.get("TISTREAM_TOKEN_FILE") == (str(token) if sent else None)
+
+
 def test_an_unknown_context_is_answered_with_the_near_one(config: Path) -> None:
     run("context", "add", "production")
     with pytest.raises(CliError, match=r"no context 'producton'; did you mean production\?"):
@@ -103,6 +126,9 @@ def test_times_and_tso_are_turned_into_each_other() -> None:
         (["pull", "--columns", "id"], "--table shop.orders"),
         (["pull", "--where", "id > 1", "--snapshot", "now"], "cannot be used with --snapshot"),
         (["pull", "--operations", "insert", "--squash", "--since", "1h"], "cannot be used with --squash"),
+        (["pull", "--squash", "--since", "1h", "-o", "changes"], "cannot be used with --squash"),
+        (["pull", "-o", "json"], "use -o ./json"),
+        (["tenant", "list", "--url", "http://me:secret@host"], "has a user"),
         (["pull", "--tables", "shop.*", "--table", "shop.orders"], "--table, which names one"),
         (["pull", "--table", "orders"], "--table shop.orders"),
         (["pull", "--table", "shop."], "--table shop.orders"),

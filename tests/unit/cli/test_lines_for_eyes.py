@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from typing import Any
 
 import pytest
@@ -18,11 +19,11 @@ from tistream_client.cli.doctor import (
     tenant_finding,
     version_finding,
 )
-from tistream_client.cli.documents import facts
+from tistream_client.cli.documents import facts, show
 from tistream_client.cli.errors import CliError, failed
 from tistream_client.cli.output import colored
 from tistream_client.cli.points.reads import key_text
-from tistream_client.cli.points.show import row_diff
+from tistream_client.cli.points.show import row_diff, show_events, show_rows
 from tistream_client.cli.pull.tail import line_of
 from tistream_client.core.errors import api_error
 from tistream_client.core.steps import Answer
@@ -65,6 +66,23 @@ def test_a_resolved_line_is_not_shown_and_colours_tell_events_apart() -> None:
     assert line_of({"type": "resolved", "resolved_ts": TS}, color=True) is None
     lines = [line_of(event, color=True) or "" for event in (NEW, CHANGED, GONE)]
     assert [line.split("\x1b[")[3][:2] for line in lines] == ["32", "33", "31"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_names_control_no_terminal(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    hostile = "a\x1b]0;b\x07"
+    event = {**NEW, "database": hostile, "table": hostile}
+    show_events([event, {"type": "end"}])
+    show_rows([{"type": "row", "row": {hostile: "1"}, "commit_ts": TS}, {"type": "end"}])
+    if terminal:
+        show({hostile: hostile})
+    shown = capsys.readouterr().out
+    assert shown.count("a\\u001b]0;b\\u0007") >= 3
+    assert "\x1b]" not in shown
+    assert "\x07" not in shown
 
 
 def test_colours_are_for_terminals_that_want_them() -> None:

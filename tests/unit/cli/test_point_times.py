@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tistream_client.cli.errors import CliError
+from tistream_client.cli.output import cell
 from tistream_client.cli.points.reads import Named
-from tistream_client.cli.points.show import cell, sign
+from tistream_client.cli.points.show import sign
 from tistream_client.cli.times import shown_time, ts_text
 
 NOW_MS = 1_795_183_380_000  # 2026-11-20T14:03:00Z

@@ -16,6 +16,7 @@ from tistream_client import (
     WrongArgument,
 )
 from tistream_client.sync.client import Tenant
+from tistream_client.transport import Door
 
 URL = "http://127.0.0.1:1"
 EARLY, LATE = "2026-11-20T14:00:00Z", "2026-11-20T15:00:00Z"
@@ -36,6 +37,8 @@ def tenant() -> Tenant:
         ({"url": "http://host:x"}, "url", "is no URL"),
         ({"url": "http://host/?a=b"}, "url", "has a query"),
         ({"url": None}, "url", "is None"),
+        ({"url": "ftp://me:secret@host"}, "url", "has a user"),
+        ({"url": "http://me:secret@host:x"}, "url", "has a user"),
         ({"token_file": "/no/such"}, "token_file", "cannot be read"),
         ({"token": "two words"}, "token", "tistream token create --out FILE"),
         ({"token": "a", "token_file": "b"}, "token", "one of them"),
@@ -102,6 +105,13 @@ def test_arguments_of_calls(tenant: Tenant, wrong: Callable[[Any], object], argu
     assert refused.value.argument == argument
     assert right in str(refused.value).partition("; right: ")[2] + str(refused.value)
     assert isinstance(refused.value, ValueError)
+
+
+def test_no_secret_is_in_a_text() -> None:
+    with pytest.raises(WrongArgument) as refused:
+        TiStream("http://me:secret@host")
+    assert "secret" not in str(refused.value)
+    assert "secret" not in repr(Door(URL, "secret"))
 
 
 def test_a_cluster_may_have_a_number_or_a_name() -> None:

@@ -13,6 +13,7 @@ from tistream_client.cli.base_url import DEFAULT_URL
 from tistream_client.cli.importing import importing
 from tistream_client.cli.options import Cluster, Json, Tenant, Url
 from tistream_client.cli.output import new_app
+from tistream_client.cli.times import FORMS, parse_ts
 
 tenant_app = new_app("Tenants: the upstream TiDBs whose changes are captured.")
 
@@ -152,9 +153,9 @@ def tenant_usage(
     cluster: Cluster,
     tenant: Tenant,
     start: Annotated[
-        str | None, typer.Option("--from", help="First hour, in UTC: 2026-11-21 or 2026-11-21T10:00. Default: a day.")
+        int | None, typer.Option("--from", parser=parse_ts, help=f"First hour: {FORMS}. Default: a day.")
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="End, exclusive, in the same form.")] = None,
+    end: Annotated[int | None, typer.Option("--to", parser=parse_ts, help="End, exclusive, in the same forms.")] = None,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
 ) -> None:

@@ -14,7 +14,7 @@ from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream_cli.restore.into import Into
 from tistream_client.cli.api_client import ApiClient, tenant_path
 from tistream_client.cli.errors import CliError
-from tistream_client.cli.points.show import cell
+from tistream_client.cli.output import cell
 from tistream_client.cli.times import shown_time, ts_text
 
 _SHOWN_CAUSES = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -104,3 +104,25 @@ def defaults(command: Any, values: Values) -> dict[str, Any]:
         for param in command.params
         if param.name in values and (param.required or param.name == "url") and "-" in param.opts[0]
     }
+
+
+def at_url(command: Any, told: Callable[[str], None]) -> None:
+    """Call `told` with the URL that a command uses, once its options are read. The credentials of a context are for the
+    URL of that context, and an option or the environment may name another server."""
+    if hasattr(command, "commands"):
+        for one in command.commands.values():
+            at_url(one, told)
+        return
+    for param in command.params:
+        if param.name == "url":
+            param.callback = _telling(param.callback, told)
+
+
+def _telling(check: Callable[..., Any] | None, told: Callable[[str], None]) -> Callable[..., Any]:
+    def checked(ctx: Any, param: Any, value: Any) -> Any:
+        url = value if check is None else check(ctx, param, value)
+        if url is not None:
+            told(url)
+        return url
+
+    return checked

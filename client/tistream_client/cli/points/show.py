@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +9,7 @@ from itertools import chain, islice
 from typing import Any
 
 from tistream_client.cli.api_client import json_line
-from tistream_client.cli.output import colored
+from tistream_client.cli.output import cell, colored
 from tistream_client.cli.points.reads import Line
 from tistream_client.cli.times import shown_time
 
@@ -34,7 +33,7 @@ def show_rows(lines: Iterable[Line]) -> None:
         rows = [line for line in some if line["type"] == "row"]
         if rows:
             names = list(rows[0]["row"])
-            print_table([*names, "changed"], ([*map(cell, row["row"].values()), shown_time(row["commit_ts"])]
+            print_table([*map(cell, names), "changed"], ([*map(cell, row["row"].values()), shown_time(row["commit_ts"])]
                                               for row in rows))  # fmt: skip
         for line in some:
             if line["type"] == "end":
@@ -68,7 +67,10 @@ def show_events(lines: Iterable[Line]) -> None:
         if rows:
             print_table(
                 ["", "table", "key", "change"],
-                ([sign(row), f"{row['database']}.{row['table']}", members(row["key"]), change_of(row)] for row in rows),
+                (
+                    [sign(row), f"{cell(row['database'])}.{cell(row['table'])}", members(row["key"]), change_of(row)]
+                    for row in rows
+                ),
             )
         for line in some:
             if line["type"] == "end":
@@ -109,16 +111,12 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(*head, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for name in head:
+        table.add_column(Text(name))
     for row in rows:
         table.add_row(*(Text(one) for one in row))
     Console(file=sys.stdout).print(table)
-
-
-def cell(value: Any) -> str:
-    """Format a value as text on one line, without characters that control a terminal."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def _op(version: Line) -> str:

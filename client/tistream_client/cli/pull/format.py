@@ -77,6 +77,13 @@ def named_table(database: str | None, table: str | None) -> tuple[str | None, st
     return database, table
 
 
+def directory(text: str) -> Path:
+    """The value of `-o`. Raises typer.BadParameter for a form of output, which `-o` names for other commands."""
+    if text in ("json", "table"):
+        raise typer.BadParameter(f"names a directory of this command: lines of JSON need no -o, or use -o ./{text}")
+    return Path(text)
+
+
 def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
     """Check the options of a pull. Raises typer.BadParameter if options exclude each other, or one is missing."""
     if request.table is not None and request.database is None:
@@ -132,13 +139,15 @@ def check_snapshot(request: PullRequest, form: PullFormat, *, squash: bool) -> N
         raise typer.BadParameter("needs --format ndjson", param_hint="--snapshot")
 
 
-def check_squash(request: PullRequest, form: PullFormat) -> None:
+def check_squash(request: PullRequest, form: PullFormat, out: Path | None) -> None:
     """Check the options of a pull with --squash. Raises typer.BadParameter if one cannot be used with it."""
     _check_unfiltered(request, "--squash")
     if request.start_ts is None and request.cursor is None:
         raise typer.BadParameter("needs --since or --cursor", param_hint="--squash")
     if request.cursor is not None and request.end_ts is not None:
         raise typer.BadParameter("cannot be used with --squash and --cursor, which holds it", param_hint="--until")
+    if out is not None:
+        raise typer.BadParameter("cannot be used with --squash: use > FILE", param_hint="-o")
     if request.follow or form is not PullFormat.NDJSON or request.events == PullEvents.DDL:
         why = "cannot be used with --follow, --events ddl, or a --format other than ndjson"
         raise typer.BadParameter(why, param_hint="--squash")

@@ -19,6 +19,7 @@ from tistream_client.core.errors import ApiError, BadRequest, Gone
 
 _PAGE_EVENTS = 10_000
 _ROWS = (b'{"type":"row"', b'{"type":"raw"')
+_MARK = b'{"type":"snapshot_'
 _WAIT_MS = "10000"
 _RECONNECT_SECONDS = 1.0
 
@@ -66,9 +67,9 @@ class PullProgress:
         elif self.last_type == "snapshot_begin":
             # Not `now`, so that after a lost connection the same rows are read again.
             self.snapshot = event["snapshot_ts"]
-        elif self.last_type == "snapshot_end":
-            self.snapshot = None
         elif self.last_type in ("resolved", "continue"):
+            if self.last_type == "resolved":  # not at snapshot_end, behind which no cursor is known yet
+                self.snapshot = None
             self.cursor, self.after_cursor = event["cursor"], 0
             self.resolved_ts = event.get("resolved_ts", self.resolved_ts)
 
@@ -89,11 +90,11 @@ def pull(
     path = changes_path(request.cluster, request.tenant, request.database, request.table, raw=request.raw)
     progress = PullProgress(cursor=request.cursor, snapshot=request.snapshot)
     start_ts = request.start_ts
-    said = ""
+    said, marks = "", set[bytes]()
     while True:
         before, repeated, in_snapshot = progress.events, progress.after_cursor, progress.snapshot is not None
         try:
-            for line in client.lines(path, page_parameters(request, progress, start_ts or "0")):
+            for line in _marked_once(client.lines(path, page_parameters(request, progress, start_ts or "0")), marks):
                 if repeated:
                     repeated = progress.pass_over(line, repeated)
                     continue
@@ -123,6 +124,16 @@ def pull(
             )
         if is_over(request, progress, got_events=in_snapshot or progress.events > before):
             return
+
+
+def _marked_once(lines: Iterator[bytes], marks: set[bytes]) -> Iterator[bytes]:
+    """The lines without the marks of a snapshot that an answer before had, which was cut off. `marks` are those."""
+    for line in lines:
+        if not line.startswith(_MARK):
+            yield line
+        elif line not in marks:
+            marks.add(line)
+            yield line
 
 
 def is_past_end(request: PullRequest, error: ApiError) -> bool:

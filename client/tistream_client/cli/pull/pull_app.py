@@ -12,7 +12,7 @@ import typer
 from tistream_client.cli.base_url import DEFAULT_URL
 from tistream_client.cli.importing import importing
 from tistream_client.cli.options import Cluster, Tenant, Url
-from tistream_client.cli.pull.format import PullEvents, PullFormat, PullRequest, named_table
+from tistream_client.cli.pull.format import PullEvents, PullFormat, PullRequest, directory, named_table
 from tistream_client.cli.pull.run_pull import run
 from tistream_client.cli.times import FORMS
 
@@ -42,7 +42,13 @@ def pull(
     ),
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="Directory (parquet, ndjson); the same command continues it."),
+        typer.Option(
+            "-o",
+            "--out",
+            parser=directory,
+            metavar="DIRECTORY",
+            help="For parquet, ndjson; the same command continues it.",
+        ),
     ] = None,
     cursor: Annotated[str | None, typer.Option(help="Begin at the cursor of an earlier pull.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of row and ddl events.")] = None,

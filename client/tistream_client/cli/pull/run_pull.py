@@ -34,7 +34,7 @@ def run(request: PullRequest, form: PullFormat, out: Path | None, url: str, *, s
     if request.snapshot is not None:
         check_snapshot(request, form, squash=squash)
     if squash:
-        check_squash(request, form)
+        check_squash(request, form, out)
     with importing():
         from tistream_client.cli.api_client import ApiClient
         from tistream_client.cli.pull.progress import Bar

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tistream_client.cli.api_client import ApiClient
-from tistream_client.cli.output import colored, json_wanted
-from tistream_client.cli.points.show import cell, change_of, members, sign
+from tistream_client.cli.output import cell, colored, json_wanted
+from tistream_client.cli.points.show import change_of, members, sign
 from tistream_client.cli.pull.format import PullRequest
 from tistream_client.cli.pull.pull import pull
 from tistream_client.cli.times import shown_time

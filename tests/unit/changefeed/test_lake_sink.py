@@ -21,6 +21,7 @@ from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
 from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import TableVersion
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.progress import Fence
@@ -47,6 +48,7 @@ KEY = [Key("primary", ("id",), primary=True)]
 BEFORE = feed_tables.version([ID, VALUE], KEY)
 AFTER = feed_tables.version([ID, VALUE, feed_tables.column("added") | {"origin_default": "7"}], KEY)
 OTHER = feed_tables.version([ID, VALUE], KEY, name="other", table_id=101)
+NEXT = (("moved", 100), ("t", 102))
 Event = tuple[int, str, int, int | None, int | None]  # commit_ts, table, id, value before and after
 
 
@@ -58,7 +60,7 @@ class LifesLake(Lake):
     """The catalog as one holder reaches it, which may die or pause before and after each step."""
 
     def __init__(self, life: Life) -> None:
-        super().__init__(lambda: life.catalog, "iceberg://lake", Keeping(), lambda url: url)
+        super().__init__(lambda: life.catalog, "iceberg://lake", life.warehouse, Keeping(), lambda url: url)
         self._life = life
 
     def commit(self, table: Table, change: Commit) -> None:
@@ -79,7 +81,8 @@ class Life:
 
     def __init__(self, seed: int, root: Path) -> None:
         self.rng, self.clock = Random(seed), ManualClock(NOW_MS)
-        self.catalog = SqlCatalog("lake", uri="sqlite://", warehouse=f"file://{root}/lake")
+        self.warehouse = f"file://{root}/lake"
+        self.catalog = SqlCatalog("lake", uri="sqlite://", warehouse=self.warehouse)
         stamps = sorted(self.rng.sample(range(START + 1, END + 1), 10))
         self.ddl = stamps[5] + 1
         self.events = [event for ts in stamps for event in self.changes(ts)]
@@ -299,14 +302,16 @@ def test_metadata_stays_small_and_files_that_no_snapshot_names_are_deleted_after
     life.interrupt = lambda: None  # type: ignore[method-assign]
     target = replace(TARGET, shapes=("table",), keeping=Keeping(snapshots=3, hours=0))
     shard = Shard(replace(ORDER, fence=Fence(1, 1), end_ts=None), life.rng)
-    lake = Lake(lambda: life.catalog, "iceberg://lake", target.keeping, lambda url: url)
+    lake = Lake(lambda: life.catalog, "iceberg://lake", life.warehouse, target.keeping, lambda url: url)
     sink = LakeSink(target, lake, shard.order, life.clock, lambda: next(life.names))
     life.write(shard, sink, shard.opened(*sink.open(), sink.where))
-    orphan = tmp_path / "lake" / "d" / "t" / "data" / "orphan.parquet"
     for number in range(6):
         if number == 5:
-            orphan.write_bytes(b"")
-            life.clock.advance(int(orphan.stat().st_mtime * 1_000) + DAY_MS + 1_000 - life.clock.now_ms())
+            places = [Path(life.catalog.load_table(name).location().removeprefix("file://")) for name in ("d.t", OWN)]
+            orphans = [place / "metadata" / "orphan" for place in places]
+            for orphan in orphans:
+                orphan.write_bytes(b"")
+            life.clock.advance(int(orphans[-1].stat().st_mtime * 1_000) + DAY_MS + 1_000 - life.clock.now_ms())
         ts = START + 1 + number
         rows = rows_of([(ts, "t", 1, None if number == 0 else number - 1, number)], END)
         life.write(shard, sink, shard.send(rows, 1, (), Position(ts)))
@@ -315,8 +320,7 @@ def test_metadata_stays_small_and_files_that_no_snapshot_names_are_deleted_after
     table = life.catalog.load_table("d.t")
     assert len(table.metadata.snapshots) <= 4  # one more has a tag
     assert table.scan().to_arrow().to_pylist() == [{"id": 1, "value": 5}]
-    files = list((tmp_path / "lake" / "d" / "t" / "data").iterdir())
-    assert orphan not in files
+    assert not any(orphan.exists() for orphan in orphans)
 
 
 def test_a_table_that_another_program_has_dropped_or_changed_stops_the_feed(tmp_path: Path) -> None:
@@ -349,6 +353,61 @@ def test_a_table_that_another_program_has_dropped_or_changed_stops_the_feed(tmp_
     with pytest.raises(FeedFailed, match="has dropped or renamed the table") as found:
         sent(3)
     assert found.value.failure.kind == "failed"
+
+
+class Steady:
+    """A feed whose workers are neither killed nor paused, unless a test does it."""
+
+    def __init__(self, root: Path, target: LakeTarget = TARGET) -> None:
+        self.life, self.target = Life(1, root), target
+        self.life.interrupt = lambda: None  # type: ignore[method-assign]
+        self.ts = START
+        self.shard, self.sink = opened_as(self.life, target)
+
+    def rows(self, version: TableVersion, *rows: tuple[int | None, int | None]) -> None:
+        """A transaction that puts (None, id), deletes (id, None) or updates (id, id) rows; and its window's end."""
+        self.ts += 1
+        changes = []
+        for row in rows:
+            sides = [None if one is None else {"id": one, "value": self.ts} for one in row]
+            key = str(row[0] or row[1]).encode()
+            changes.append(Change(*sides, commit_ts=self.ts, start_ts=self.ts - 1, key=key))
+        events = RowEvents(split(EventWindow((feed_tables.batch(version, changes),), ()), never))
+        self.send(self.shard.send(events, len(events), (), Position(self.ts)))
+        self.life.clock.advance(300)
+        self.send(self.shard.send(NOTHING, 0, (), self.shard.at))
+
+    def ddl(self, action: str, *changes: TableChange) -> None:
+        self.ts += 1
+        event = DdlEvent(self.ts, self.ts - 1, 1, "d", "t", action, action, self.ts, ())
+        at = Position(self.ts, Place.DDL, table_id=1)
+        self.send(self.shard.send(NOTHING, 0, (TableDdl(event, changes),), at))
+        self.shard.skip(Position(self.ts))
+
+    def send(self, transaction: Transaction) -> None:
+        self.life.write(self.shard, self.sink, transaction)
+
+    def ids(self, name: str) -> list[int]:
+        return sorted(row["id"] for row in self.life.rows(name))
+
+
+def test_a_table_that_was_renamed_keeps_its_files_when_another_one_gets_its_name(tmp_path: Path) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    moved, second = (feed_tables.version([ID, VALUE], KEY, name=name, table_id=at) for name, at in NEXT)
+    feed.rows(BEFORE, (None, 1), (None, 2))
+    feed.ddl("rename table", TableChange(BEFORE, moved))
+    feed.ddl("create table", TableChange(None, second))
+    feed.rows(second, (None, 3))
+    feed.ddl("drop table", TableChange(second, None))
+    feed.ddl("create table", TableChange(None, third := feed_tables.version([ID, VALUE], KEY, table_id=103)))
+    feed.rows(third, (None, 4))
+    newest = max(one.stat().st_mtime for one in tmp_path.rglob("*.parquet"))
+    feed.life.clock.advance(int(newest * 1_000) + DAY_MS + 1_000 - feed.life.clock.now_ms())
+    feed.rows(third, (None, 5))
+    feed.rows(moved, (None, 6))
+    assert (feed.ids("d.t"), feed.ids("d.moved")) == ([4, 5], [1, 2, 6])
+    (dropped,) = (name for _, name in feed.life.catalog.list_tables("d") if "__dropped_" in name)
+    assert feed.ids(f"d.{dropped}") == [3]
 
 
 def opened_as(life: Life, target: LakeTarget) -> tuple[Shard, LakeSink]:

@@ -31,6 +31,7 @@ from tistream_meta.feeds.feed_book import FeedBook
 
 ACME = TenantKey("7", "acme")
 URI, OTHER = "kafka://broker:9092/orders", "kafka://broker:9092/else"
+ICEBERG = "iceberg://lake?catalog-uri=sqlite:////lake/c.db&warehouse=file:///lake"
 
 
 class Feeds:
@@ -252,11 +253,20 @@ def test_an_event_is_named_once_and_the_next_holder_is_told(feeds: Feeds) -> Non
     assert feeds.book.events(ACME, "a")[3].reason == "shop.orders, commit_ts 151, key 7480: too large"
 
 
-def test_a_feed_into_files_skips_no_event(feeds: Feeds) -> None:
-    new = NewChangefeed(changefeed_id="f", sink_uri="s3://bucket/f?protocol=csv", start_ts="100", start_given=True)
-    feeds.book.add(ACME, new)
+@pytest.mark.parametrize("uri", ["s3://bucket/f?protocol=csv", ICEBERG])
+def test_a_feed_into_files_skips_no_event(feeds: Feeds, uri: str) -> None:
+    feeds.book.add(ACME, NewChangefeed(changefeed_id="f", sink_uri=uri, start_ts="100", start_given=True))
     with pytest.raises(InvalidRequest, match="leave out its table"):
         feeds.book.skip(ACME, "f", Skip(commit_ts=151, table="shop.orders", key="7480", reason="too large"))
+
+
+def test_the_checkpoint_of_a_feed_into_iceberg_is_never_moved_back(feeds: Feeds) -> None:
+    feeds.book.add(ACME, NewChangefeed(changefeed_id="f", sink_uri=ICEBERG, start_ts="100", start_given=True))
+    feeds.book.pause(ACME, "f")
+    with pytest.raises(InvalidRequest, match="below 100, the checkpoint of changefeed f: an Iceberg"):
+        feeds.book.resume(ACME, "f", 99)
+    feeds.book.resume(ACME, "f", 150)
+    assert feeds.book.one(ACME, "f")[0].state == "running"
 
 
 def test_a_feed_skips_a_limited_number_of_events(feeds: Feeds) -> None:

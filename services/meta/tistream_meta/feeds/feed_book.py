@@ -106,7 +106,7 @@ class FeedBook:
     def resume(self, key: TenantKey, feed_id: str, checkpoint_ts: int | None = None) -> Shown:
         """Resume a feed; with `checkpoint_ts` move its checkpoint. Idempotent. Raises UnknownName, AlreadyDiffers,
         InvalidRequest."""
-        return self._change(key, feed_id, lambda feed, _: feed_changes.resumed(feed, checkpoint_ts))
+        return self._change(key, feed_id, lambda feed, at: feed_changes.resumed(feed, checkpoint_ts, at))
 
     def update(self, key: TenantKey, feed_id: str, wanted: ChangedFeed) -> Shown:
         """Change a feed that does not run. Idempotent. Raises UnknownName, AlreadyDiffers, InvalidRequest."""

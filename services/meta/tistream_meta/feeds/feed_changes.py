@@ -16,7 +16,8 @@ from tistream.wire.bulk.feed_changes import SKIPS_MAX, ChangedFeed, Happening, W
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 from tistream_meta.feeds import feed_shards
 
-_OF_FILES = ("s3", "file")  # schemes of sinks
+_OF_FILES = ("s3", "file", "iceberg")  # schemes of sinks
+_ONCE = "iceberg"  # the scheme of sinks that take no event again
 
 _NAMED: dict[str, What] = {"running": "running", "retrying": "retrying", "failed": "failed", "finished": "finished"}
 
@@ -28,12 +29,12 @@ def paused(feed: Feed) -> Feed:
     return replace(feed, state="paused", error=None)
 
 
-def resumed(feed: Feed, checkpoint_ts: int | None) -> Feed:
-    """The feed after a user has resumed it. With `checkpoint_ts` its checkpoint is moved there.
+def resumed(feed: Feed, checkpoint_ts: int | None, present_ts: int) -> Feed:
+    """The feed after a user has resumed it. With `checkpoint_ts` its checkpoint is moved there, from `present_ts`.
 
     Raises:
         AlreadyDiffers: the feed has finished, or the checkpoint of a running feed would be moved.
-        InvalidRequest: the move would leave nothing to send.
+        InvalidRequest: the move would leave nothing to send, or the sink takes no event again.
     """
     if checkpoint_ts is None:
         if feed.state == "finished":
@@ -51,6 +52,12 @@ def resumed(feed: Feed, checkpoint_ts: int | None) -> Feed:
         if feed.moved is not None and feed.moved == Move(revision=feed.revision, ts=checkpoint_ts):
             return feed  # the same call again
         raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, and then move its checkpoint")
+    if checkpoint_ts < present_ts and urlsplit(feed.sink_uri).scheme == _ONCE:
+        raise InvalidRequest(
+            f"checkpoint_ts {checkpoint_ts} is below {present_ts}, the checkpoint of changefeed {feed.feed_id}: an "
+            "Iceberg table has each event once; for a replay create another changefeed, with another namespace",
+            {"parameter": "checkpoint_ts"},
+        )
     revision = feed.revision + 1
     return replace(
         feed, state="running", error=None, revision=revision, moved=Move(revision=revision, ts=checkpoint_ts)
@@ -97,8 +104,8 @@ def skipping(feed: Feed, skip: Skip) -> Feed:
     LimitReached, and InvalidRequest if the feed's sink does not leave out events."""
     if urlsplit(feed.sink_uri).scheme in _OF_FILES:
         raise InvalidRequest(
-            f"changefeed {feed.feed_id} writes files, and leaves out no event by name: leave out its table by "
-            "filter.rules"
+            f"changefeed {feed.feed_id} writes files or Iceberg tables, and leaves out no event by name: leave out its "
+            "table by filter.rules"
         )
     if any(_same(one, skip) for one in feed.skips):
         return feed

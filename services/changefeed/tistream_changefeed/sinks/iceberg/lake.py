@@ -31,9 +31,19 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tistream.errors import TargetNotAllowed
 from tistream_changefeed.core.failure import FeedFailed, failed, refused, retry
+from tistream_changefeed.sinks.iceberg.lake_files import sweep
 from tistream_changefeed.sinks.iceberg.table_schema import COMMIT_TIME, Shape, first_schema
-from tistream_changefeed.sinks.iceberg.target import Identifier
-from tistream_changefeed.sinks.iceberg.upkeep import PROPERTIES, Keeping, expired, hourly_tag, old_tags
+from tistream_changefeed.sinks.iceberg.target import Identifier, location
+from tistream_changefeed.sinks.iceberg.upkeep import (
+    DAY_MS,
+    LOCATION,
+    PROPERTIES,
+    SWEPT,
+    Keeping,
+    expired,
+    hourly_tag,
+    old_tags,
+)
 
 CONFLICT = "conflict"  # the cause of a commit that was refused because the table has changed
 _RETRIES = "commit.retry.num-retries"
@@ -44,9 +54,11 @@ _MANIFESTS = 100
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One commit to a table: a snapshot that removes and adds files. `summary` is that of the snapshot; `properties`
-    are properties of the table. `schema` replaces the table's, if it is not None. `resolved_ts`: of the hourly tag."""
+    are properties of the table. `schema` replaces the table's, if it is not None. `resolved_ts`: of the hourly tag.
+    `now_ms`: Unix time."""
 
     summary: Mapping[str, str]
+    now_ms: int
     properties: Mapping[str, str] = field(default_factory=dict)
     added: Sequence[DataFile] = ()
     removed: Sequence[DataFile] = ()
@@ -55,13 +67,19 @@ class Commit:
 
 
 class Lake:
-    """A catalog. `connect` opens it. `allowed` checks the location of a table, and raises TargetNotAllowed. Every call
-    may raise FeedFailed."""
+    """A catalog. `connect` opens it. New tables are below the URL `warehouse`. `allowed` checks the place of a table,
+    and raises TargetNotAllowed. Every call may raise FeedFailed."""
 
     def __init__(
-        self, connect: Callable[[], Catalog], where: str, keeping: Keeping, allowed: Callable[[str], object]
+        self,
+        connect: Callable[[], Catalog],
+        where: str,
+        warehouse: str,
+        keeping: Keeping,
+        allowed: Callable[[str], object],
     ) -> None:
-        self._connect, self.where, self._keeping, self._allowed = connect, where, keeping, allowed
+        self._connect, self.where, self._warehouse = connect, where, warehouse
+        self._keeping, self._allowed = keeping, allowed
 
     @cached_property
     def _catalog(self) -> Catalog:
@@ -85,9 +103,13 @@ class Lake:
             except NoSuchTableError:
                 return None
 
-    def create(self, identifier: Identifier, shape: Shape | None, properties: Mapping[str, str]) -> Table:
-        """Create a table without columns. `shape` None: of the feed's own."""
+    def create(
+        self, identifier: Identifier, shape: Shape | None, properties: Mapping[str, str], name: str, now_ms: int
+    ) -> Table:
+        """Create a table without columns. `shape` None: of the feed's own. `name` is unique, for its place. `now_ms`:
+        Unix time."""
         where = self.named(identifier)
+        place = location(self._warehouse, identifier, name)
         with self.asking(where):
             try:
                 for depth in range(1, len(identifier)):
@@ -96,8 +118,9 @@ class Lake:
                     self._catalog.create_table(
                         identifier,
                         first_schema(shape or "table"),
+                        place,
                         partition_spec=_HOUR if shape == "changes" else UNPARTITIONED_PARTITION_SPEC,
-                        properties={**PROPERTIES, **properties},
+                        properties={**PROPERTIES, LOCATION: place, SWEPT: str(now_ms), **properties},
                     )
                 )
             except TableAlreadyExistsError as error:
@@ -133,20 +156,25 @@ class Lake:
             return [task.file for task in table.scan().plan_files()]
 
     def commit(self, table: Table, change: Commit) -> None:
-        """Commit to a table, which is as committed then. A change without data files is a snapshot too."""
+        """Commit to a table, which is as committed then. A change without data files is a snapshot too. Once a day,
+        files that no snapshot names are deleted."""
         where = self.named(table.name())
         if table.properties.get(_RETRIES) != "0":
             raise failed("sink", where, f"its property {_RETRIES} is not 0, so commits of a worker that is late would "
                          "be accepted: set it to 0, then resume the changefeed")  # fmt: skip
+        sweeps = change.now_ms - int(table.properties.get(SWEPT, 0)) >= DAY_MS
+        properties = {**change.properties, **({SWEPT: str(change.now_ms)} if sweeps else {})}
         try:
             with self.asking(where):
                 transaction = table.transaction()
                 if change.schema is not None:
                     _NewSchema(transaction, change.schema).commit()
-                if change.properties:
-                    transaction.set_properties(dict(change.properties))
+                if properties:
+                    transaction.set_properties(properties)
                 self._snapshot(transaction, change)
                 transaction.commit_transaction()
+                if sweeps:
+                    sweep(table, change.now_ms)
         except FeedFailed as error:
             if error.failure.cause == CONFLICT and self.load(table.name()) is None:
                 raise _gone(where) from error

@@ -119,7 +119,10 @@ class LakeFeed:
         def connect() -> Catalog:
             return load_catalog(name, **properties)
 
-        return Lake(connect, self.target.where, self.target.keeping, lambda url: storage_url(url, allowed.file_urls))
+        def check(url: str) -> object:
+            return storage_url(url, allowed.file_urls)
+
+        return Lake(connect, self.target.where, place, self.target.keeping, check)
 
 
 def lake_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> LakeFeed:  # noqa: ARG001

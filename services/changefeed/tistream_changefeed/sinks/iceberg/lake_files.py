@@ -24,7 +24,7 @@ from pyiceberg.types import PrimitiveType
 
 from tistream_changefeed.sinks.iceberg.key_ranges import KeyRange
 from tistream_changefeed.sinks.iceberg.lake_rows import arrow_schema
-from tistream_changefeed.sinks.iceberg.upkeep import orphans
+from tistream_changefeed.sinks.iceberg.upkeep import LOCATION, orphans
 
 _GROUP_ROWS = 1 << 17
 
@@ -95,10 +95,11 @@ def named_files(table: Table) -> set[str]:
 
 
 def sweep(table: Table, now_ms: int) -> Sequence[str]:
-    """Delete the files below a table's location that no snapshot names and that are older than a day. Returns their
+    """Delete the files below a table's location that no snapshot names and that are older than a day, unless other
+    tables may have files there: a catalog may give another location than the one that was asked for. Returns their
     paths. `now_ms`: Unix time."""
     io = table.io
-    if not isinstance(io, PyArrowFileIO):
+    if not isinstance(io, PyArrowFileIO) or table.properties.get(LOCATION) != table.location():
         return ()
     scheme, netloc, path = PyArrowFileIO.parse_location(table.location(), io.properties)
     system = io.fs_by_scheme(scheme, netloc)

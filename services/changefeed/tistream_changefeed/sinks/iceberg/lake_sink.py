@@ -38,6 +38,7 @@ class LakeSink:
     def __init__(self, target: LakeTarget, lake: Lake, order: Order, clock: Clock, new_name: Callable[[], str]) -> None:
         self._target, self._lake, self._order, self._clock = target, lake, order, clock
         self._tables = LakeTables(lake, target, order, clock, new_name)
+        self._new_name = new_name
         self._own: Table | None = None
         self._pending = Pending()
         self._spilled: list[tuple[LakeTable, bytes]] = []  # with files that are in no snapshot, and the highest key
@@ -225,13 +226,14 @@ class LakeSink:
         """Commit a progress to the feed's own table, with the tables that are about to be committed."""
         order = self._order
         if self._own is None:
-            self._own = self._lake.create(own_table(order.tenant, order.feed_id), None, {})
+            own = own_table(order.tenant, order.feed_id)
+            self._own = self._lake.create(own, None, {}, self._new_name(), self._clock.now_ms())
         summary = {
             **Marks(self._tables.feed, progress.at, progress.fence).texts(order.tenant),
             _PROGRESS: progresses.encode(order.tenant, progress).decode(),
             _BEGUN: json.dumps(list(begun)),
         }
-        self._lake.commit(self._own, Commit(summary))
+        self._lake.commit(self._own, Commit(summary, self._clock.now_ms()))
         self._committed, self._stored_ms = progress, self._clock.monotonic_ms()
 
     def _check_fence(self) -> None:

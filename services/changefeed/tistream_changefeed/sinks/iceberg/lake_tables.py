@@ -25,17 +25,14 @@ from tistream_changefeed.sinks.iceberg import marks as texts
 from tistream_changefeed.sinks.iceberg.field_types import converted
 from tistream_changefeed.sinks.iceberg.key_ranges import merged, pieces, rewrites
 from tistream_changefeed.sinks.iceberg.lake import Commit, Lake
-from tistream_changefeed.sinks.iceberg.lake_files import key_range, read_file, sweep, write_file
+from tistream_changefeed.sinks.iceberg.lake_files import key_range, read_file, write_file
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows, table_rows, truncate_row
 from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, LakeSchema, Shape, evolved, parsed
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, set_aside
-from tistream_changefeed.sinks.iceberg.upkeep import DAY_MS
 
-_FIELDS, _SOURCE, _TABLE_ID, _DROPPED, _SWEPT = (
-    f"tistream.{name}" for name in ("fields", "source", "table_id", "dropped_at", "swept_ms")
-)
+_FIELDS, _SOURCE, _TABLE_ID, _DROPPED = (f"tistream.{name}" for name in ("fields", "source", "table_id", "dropped_at"))
 _TRUNCATE = "truncate table"
 _ROWS_MOVE = frozenset({"drop partition", "truncate partition", "exchange partition", "recover table"})
 
@@ -94,9 +91,8 @@ class LakeTables:
                 _SOURCE: ".".join(version.name),
                 _TABLE_ID: str(version.head.id),
                 _FIELDS: EMPTY.text,
-                _SWEPT: str(self._clock.now_ms()),
             }
-            table = self._lake.create(identifier, shape, properties)
+            table = self._lake.create(identifier, shape, properties, self._new_name(), self._clock.now_ms())
             found = LakeTable(identifier, shape, table, version.head.id, parsed(table.schema(), EMPTY.text), None)
             self._open[identifier] = found
         try:
@@ -293,15 +289,10 @@ class LakeTables:
         marks = Marks(self.feed, at, self._order.fence, loaded)
         shown = marks.texts(self._order.tenant)
         now_ms = self._clock.now_ms()
-        sweeps = now_ms - int(table.table.properties.get(_SWEPT, 0)) >= DAY_MS
         change = Commit(
             shown,
-            {
-                **shown,
-                _FIELDS: table.schema.text,
-                **({_SWEPT: str(now_ms)} if sweeps else {}),
-                **(properties or {}),
-            },
+            now_ms,
+            {**shown, _FIELDS: table.schema.text, **(properties or {})},
             tuple(table.files),
             removed,
             table.schema.schema if table.evolves else None,
@@ -310,10 +301,7 @@ class LakeTables:
         self._lake.commit(table.table, change)
         table.files, table.marks, table.evolves = [], marks, False
         if self._lake.merges_manifests(table.table):
-            self._lake.commit(table.table, Commit(shown))
-        if sweeps:
-            with self._lake.asking(self._lake.named(table.identifier)):
-                sweep(table.table, now_ms)
+            self._lake.commit(table.table, Commit(shown, now_ms))
 
 
 def _keys(net: TableNet, rows: pa.RecordBatch) -> pa.Table:

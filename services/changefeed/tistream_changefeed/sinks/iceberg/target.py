@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ KEEPING = Keeping()
 OWN_NAMESPACE = "tistream"
 DATABASE = "{database}"
 Identifier = tuple[str, ...]
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,12 @@ class LakeTarget:
 def own_table(tenant: TenantKey, feed_id: str) -> Identifier:
     """The name of a feed's own table, whose snapshots have its progress."""
     return (OWN_NAMESPACE, f"{tenant.cluster_id}__{tenant.tenant_id}__{feed_id}")
+
+
+def location(warehouse: str, identifier: Identifier, name: str) -> str:
+    """Where the files of a new table are. `name` is unique: a rename leaves the files where they are, so the place of a
+    table must not follow from its name alone. Characters that might lead out of the warehouse are replaced."""
+    return f"{warehouse.rstrip('/')}/{_UNSAFE.sub('_', '.'.join(identifier))}-{name}"
 
 
 def set_aside(identifier: Identifier, ts: int) -> Identifier:

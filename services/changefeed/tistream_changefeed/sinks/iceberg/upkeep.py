@@ -9,6 +9,8 @@ DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000
 _PHYSICAL_SHIFT = 18  # bits of a TSO below its milliseconds
 _TAG = "ts_"
+LOCATION, SWEPT = "tistream.location", "tistream.swept_ms"
+"""Properties of a table: the place that is its own, and when that was last cleared of files without a snapshot."""
 PROPERTIES = {
     "commit.retry.num-retries": "0",
     "commit.manifest-merge.enabled": "true",

@@ -1,10 +1,4 @@
-"""The reader of a stream.
-
-An offset is `{"from": low, "to": high}`: the batch that ends at it has the changes in (low, high]. An offset with
-`snapshot` ends the batch of the rows as of that ts. History below a resolved ts never changes, so a batch that Spark
-repeats has the same rows. An offset states where its own batch begins: a query that is killed in its first batch, and
-is started again later with `startingTs=now`, would else lose what lies between.
-"""
+"""The reader of a stream."""
 
 from __future__ import annotations
 
@@ -18,15 +12,15 @@ from tistream_client.core import arrow, pull
 from tistream_client.core.pull import ARROW
 from tistream_client.core.steps import Fetch
 from tistream_client.core.times import NOW
+from tistream_client.spark import offsets
+from tistream_client.spark.offsets import Offset
 from tistream_client.spark.plan import Planned, changes_parts, events_of, read, rows_parts
 from tistream_client.spark.server import Server, server_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Offset = dict[str, str]
 _WAIT_MS = 1_000
-_IDLE_TSO = 60_000 << 18  # a batch without rows moves the offset of an idle table, so that it stays within retention
 
 
 class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -39,8 +33,7 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Where a query without a checkpoint begins."""
-        low = str(self._plan.low)
-        return {"to": low} if self._plan.rows_ts is None else {"before": low}
+        return offsets.first(self._plan.low, snapshot=self._plan.rows_ts is not None)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read up to what is resolved now, and not further."""
@@ -49,21 +42,20 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002 - Spark names it
         """The end of the next batch; `start` if there is nothing new."""
-        if "before" in start:
-            return {"snapshot": start["before"], "to": start["before"]}
-        low = int(start["to"])
+        if (snapshot := offsets.snapshot_after(start)) is not None:
+            return snapshot
         with server_of(self._plan.options) as server:
-            high = self._next(server, low)
-        return start if high <= low else {"from": str(low), "to": str(high)}
+            return offsets.changes_after(start, self._next(server, int(start["to"])))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The parts of the batch that ends at `end`."""
-        if start == end:
+        batch = offsets.batch(start, end)
+        if batch is None:
             return []
         with server_of(self._plan.options) as server:
-            if "snapshot" in end:
-                return rows_parts(server, int(end["snapshot"]))
-            return changes_parts(server, int(end["from"]), int(end["to"]))
+            if batch.low is None:
+                return rows_parts(server, batch.high)
+            return changes_parts(server, batch.low, batch.high)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part."""
@@ -80,11 +72,8 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, resolved = self._first_change(server, begin, wait=self._target is None)
         if first is None:
             self._nothing_until = resolved
-            moved = resolved - low >= _IDLE_TSO or self._target is not None
-            return min([resolved, *bounds]) if moved else low
-        high = min([max(self._newest(server), first), *bounds])
-        span = self._plan.options.span
-        return high if span is None else min(high, first + span)
+            return offsets.end_without(low, resolved, bounds, at_once=self._target is not None)
+        return offsets.end_with(first, self._newest(server), self._plan.options.span, bounds)
 
     def _first_change(self, server: Server, low: int, wait: bool) -> tuple[int | None, int]:
         """(the commit_ts of the first change above `low`, None without one; the ts up to which this holds)."""

@@ -19,9 +19,10 @@ from support import golden, spark
 from support.pull import Consumer
 from tistream_client import RowEvent, SchemaChanged, Tenant, WrongArgument
 from tistream_client.spark import register
+from tistream_client.spark.offsets import Offset
 from tistream_client.spark.options import parsed
 from tistream_client.spark.plan import ChangesPart, Planned, batch_parts, planned, read
-from tistream_client.spark.stream import EventStream, Offset
+from tistream_client.spark.stream import EventStream
 from tistream_client.transport import utc_now
 
 EVERYTHING = golden.load("everything")
@@ -177,7 +178,8 @@ def test_a_column_that_is_added_while_a_stream_runs_ends_it(loaded: Consumer, ac
 
 
 class Query:
-    """What Spark does with a stream: an offset is stored before its batch runs, and a batch may run again."""
+    """What Spark does with a stream: an offset is stored before its batch runs, and a batch may run again. The first
+    batch runs also if it ends where the stream begins."""
 
     def __init__(self, loaded: Consumer, **options: str) -> None:
         self._of = lambda: EventStream(plan_of(loaded, "shop.orders", **options))
@@ -191,7 +193,7 @@ class Query:
         """The rows of the next batch, which is read by `times` processes, each after the death of the one before."""
         start = self.start()
         end = self.reader.latestOffset(start, ReadAllAvailable())
-        if end == start:
+        if end == start and self.logged:
             return []
         end, found = json.loads(json.dumps(end)), []
         for _ in range(times):
@@ -223,6 +225,19 @@ def test_the_first_batch_of_a_stream_begins_where_its_offset_says(loaded: Consum
     end = query.reader.latestOffset(query.start(), ReadAllAvailable())
     late = EventStream(plan_of(loaded, "shop.orders", startingTs="now"))
     assert late.partitions(late.initialOffset(), end) == query.reader.partitions(query.start(), end)
+
+
+def test_a_stream_that_dies_before_the_first_change_is_started_again(loaded: Consumer, acme: Tenant) -> None:
+    """With `startingTs=now` each process begins elsewhere, and the stored offset counts."""
+    own = events(acme, "shop.orders")
+    first, half = own[0].commit_ts, own[len(own) // 2].commit_ts
+    begun = Query(loaded, startingTs=str(first), endingTs=str(first))
+    assert begun.run() == []
+    (stored,) = begun.logged
+    late = Query(loaded, startingTs=str(half), endingTs=str(END))
+    assert late.reader.partitions(late.start(), stored) == []
+    late.logged.append(stored)
+    assert [row["commit_ts"] for row in late.run()] == [event.commit_ts for event in own if event.commit_ts > first]
 
 
 def test_a_stream_begins_with_a_snapshot(loaded: Consumer, acme: Tenant) -> None:

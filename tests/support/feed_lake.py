@@ -76,6 +76,7 @@ class LakeRun:
     window_bytes: int = 20_000
     catalog_uri: str = ""
     start_ts: int | None = None
+    endless: bool = False  # the feed goes on after the world's end
     secrets: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,7 +92,7 @@ class LakeRun:
         feed = lake_feed(uri, {"filter": {"rules": list(self.rules)}})
         fence = Fence(1, next(self._epochs))
         start_ts = self.world.snapshot_ts if self.start_ts is None else self.start_ts
-        order = Order(self.world.tenant, "lake", 0, fence, start_ts, self.world.end_ts)
+        order = Order(self.world.tenant, "lake", 0, fence, start_ts, None if self.endless else self.world.end_ts)
         view = cast(TenantView, StillView(self.world))
         allowed = Allowed((), [*self.places, self.warehouse, f"file://{self.root}"])
 

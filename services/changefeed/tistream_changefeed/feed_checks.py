@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tistream.errors import InvalidRequest, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.schema.visible import TableVersion
-from tistream.wire.bulk.changefeeds import TABLES_MAX, ChangefeedPlan, CheckChangefeed, FeedTable
+from tistream.wire.bulk.changefeeds import TABLES_MAX, ChangefeedPlan, CheckChangefeed, FeedTable, LeftOutTable
 from tistream_changefeed.config.parse import ParsedFeed
-from tistream_changefeed.config.plan import FeedPlan
+from tistream_changefeed.config.plan import NO_KEY, FeedPlan
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.secret_keys import SecretKeys
@@ -68,11 +68,13 @@ def _planned(
         )
         for one in planned.tables[:TABLES_MAX]
     ]
+    left_out = planned.left_out[:TABLES_MAX]
     return ChangefeedPlan(
         topics=dict(topics),
         warnings=warnings,
         tables=tables,
         table_count=len(planned.tables),
+        left_out=[LeftOutTable(database=one[0], table=one[1], reason=f"it has {NO_KEY}") for one in left_out],
         sink_uri=clean.sink_uri,
         config=clean.document,
         secrets=dict(sealed or {}),

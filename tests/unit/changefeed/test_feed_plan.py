@@ -13,6 +13,7 @@ from tistream.schema.tidb import table as t
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.config.parse import parse_feed, read_toml
 from tistream_changefeed.config.plan import FeedPlan, PlannedTable, plan
+from tistream_changefeed.sinks.feeds import feed_of
 
 ID = column("id", flag=t.FLAG_NOT_NULL)
 PRIMARY = Key("PRIMARY", ("id",), primary=True)
@@ -83,6 +84,28 @@ def test_partitions_are_those_of_the_topic_or_of_the_setting() -> None:
 )
 def test_a_plan_warns_of_what_is_likely_a_mistake(text: str, warning: str) -> None:
     assert any(warning in one for one in planned(text).warnings), planned(text).warnings
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "kafka://h:1/events?protocol=canal-json",
+        "mysql://u@h:3306/",
+        "file:///data?protocol=csv",
+        "iceberg://lake?catalog-uri=sqlite:////c.db&warehouse=file:///lake",
+        "iceberg://lake?catalog-uri=sqlite:////c.db&warehouse=file:///lake&mode=both",
+    ],
+)
+def test_every_sink_names_the_tables_that_it_leaves_out(uri: str) -> None:
+    found = feed_of(uri, {}).plan(TABLES)
+    assert [one.table for one in found.tables] == ["t", "orders", "users"]
+    assert found.left_out == (("shop", "log"),)
+    (warning,) = [one for one in found.warnings if "are not sent: shop.log" in one]
+    assert warning.endswith("set force-replicate and mode=changelog" if "mode" in uri else "set force-replicate")
+    if "mode" not in uri:
+        forced = feed_of(uri, {"force-replicate": True}).plan(TABLES)
+        assert forced.left_out == ()
+        assert not any("not sent" in one for one in forced.warnings)
 
 
 def test_a_plan_names_tables_that_share_a_topic() -> None:

@@ -81,7 +81,7 @@ def _create(client: ApiClient, feed: FeedOf, body: dict[str, object], *, dry_run
     if dry_run:
         for topic, count in plan["topics"].items():
             sys.stdout.write(f"topic {topic}: {count} partitions\n")
-        _write_tables(plan["tables"], plan["table_count"])
+        _write_tables(plan["tables"], plan["table_count"], plan["left_out"])
         return
     made = client.call("POST", path, body)
     say(f"changefeed {made['changefeed_id']} begins after {shown_ts(made['start_ts'])}", made)
@@ -135,14 +135,14 @@ def remove_feed(client: ApiClient, feed: FeedOf, *, keep_progress: bool) -> None
 
 
 def show_tables(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
-    """Print the tables that a feed sends. Raises CliError."""
+    """Print the tables that a feed sends, and those that it leaves out. Raises CliError."""
     found: dict[str, Any] = client.call("GET", feed.path("tables"))
     if as_json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
         return
     for warning in found["warnings"]:
         sys.stderr.write(f"warning: {warning}\n")
-    _write_tables(found["tables"], found["count"])
+    _write_tables(found["tables"], found["count"], found["left_out"])
 
 
 def show_events(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
@@ -158,13 +158,15 @@ def show_events(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
         sys.stdout.write("  ".join(parts) + ("" if one["reason"] is None else f": {one['reason']}") + "\n")
 
 
-def _write_tables(tables: list[dict[str, Any]], count: int) -> None:
+def _write_tables(tables: list[dict[str, Any]], count: int, left_out: list[dict[str, Any]]) -> None:
     for one in tables:
         columns = ", ".join(one["columns"])
         place = f"topic {one['topic']}, partition {one['partition']}, " if one["topic"] else ""
         sys.stdout.write(f"table {one['database']}.{one['table']}: {place}{columns}\n")
     if count > len(tables):
         sys.stdout.write(f"and {count - len(tables)} more tables\n")
+    for one in left_out:
+        sys.stdout.write(f"left out {one['database']}.{one['table']}: {one['reason']}\n")
 
 
 def _lines(one: dict[str, Any]) -> list[str]:

@@ -50,11 +50,18 @@ def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     @gate.SEE_FEEDS
     def changefeed_tables(cluster_id: str, tenant_id: str, changefeed_id: str) -> FeedTables:
         """The tables that exist now and that a changefeed sends, with their topics, partition rules and columns. Tables
-        that have stopped are named with the reason, whether they exist or not."""
+        that its rules include and that it leaves out are named with the reason; so are those that have stopped, whether
+        they exist or not."""
         feed = calls.feed(cluster_id, tenant_id, changefeed_id)
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))
         plan = calls.plan(view.tenant, creation_request(feed), look=False)
-        return FeedTables(tables=plan.tables, count=plan.table_count, warnings=plan.warnings, stopped=feed.stopped)
+        return FeedTables(
+            tables=plan.tables,
+            count=plan.table_count,
+            warnings=plan.warnings,
+            left_out=plan.left_out,
+            stopped=feed.stopped,
+        )
 
     @router.get(FEED + "/lag", operation_id="ChangefeedLag", response_model=FeedLag, responses=openapi.TENANT_PROBLEMS)
     @gate.SEE_FEEDS

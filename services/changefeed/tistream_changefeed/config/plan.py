@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tistream.errors import InvalidRequest
-from tistream.schema.visible import TableVersion
+from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.config import parts
 from tistream_changefeed.config.feed_config import FeedConfig
 from tistream_changefeed.config.listed import refused
@@ -20,6 +20,7 @@ from tistream_changefeed.rows.handle_key import eligible, handle_columns
 
 NAMED_MAX = 20  # tables that one warning names
 PARTITIONS_DEFAULT = 3  # of a topic that is created
+NO_KEY = "no primary key and no unique key that is NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,13 @@ class PlannedTable:
 @dataclass(frozen=True, slots=True)
 class FeedPlan:
     """The plan of a feed. `topics`: the number of partitions of each topic that the feed writes to, including the
-    default topic."""
+    default topic. `left_out`: the names of the tables that the rules include and that are not sent, because they have
+    no handle key."""
 
     tables: tuple[PlannedTable, ...]
     topics: Mapping[str, int]
     warnings: tuple[str, ...]
+    left_out: tuple[Name, ...]
 
 
 def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[str, int] | None = None) -> FeedPlan:
@@ -67,7 +70,7 @@ def plan(config: FeedConfig, tables: Sequence[TableVersion], existing: Mapping[s
     topics = {routes.default_topic: 0, **{one.topic: 0 for one in planned}}
     counted = {topic: _partitions(config, topic, existing) for topic in topics}
     warnings = _warnings(config, included, found, routes, counted)
-    return FeedPlan(tuple(planned), counted, tuple(warnings))
+    return FeedPlan(tuple(planned), counted, tuple(warnings), included.left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,12 @@ class IncludedTables:
     base: Sequence[TableVersion]
     named: Sequence[TableVersion]
     sent: Sequence[TableVersion]
+
+    @property
+    def left_out(self) -> tuple[Name, ...]:
+        """The names of the included tables that are not sent, because they have no handle key."""
+        sent = {one.name for one in self.sent}
+        return tuple(one.name for one in self.named if one.name not in sent)
 
 
 def included_tables(config: FeedConfig, tables: Sequence[TableVersion]) -> IncludedTables:
@@ -108,6 +117,12 @@ def table_warnings(config: FeedConfig, included: IncludedTables) -> Iterator[str
         yield f"rule {rule!r} matches no table that exists now"
     if not included.named:
         yield "the rules include no table that exists now"
+    if included.left_out:
+        mirrored = config.iceberg is not None and config.iceberg.mode != "changelog"
+        yield (
+            f"tables that have {NO_KEY} are not sent: {_listed(['.'.join(one) for one in included.left_out])}; add a "
+            f"key, or set force-replicate{' and mode=changelog' if mirrored else ''}"
+        )
 
 
 def _partitions(config: FeedConfig, topic: str, existing: Mapping[str, int] | None) -> int:
@@ -143,17 +158,9 @@ def _warnings(
                 f"sink.dispatchers[{number}]: partition {one.partition!r} is unknown: as in TiCDC it means 'table'"
             )
     keyless = [one for one in included.named if not handle_columns(one.table)]
-    if keyless:
+    if keyless and config.filter.force_replicate:
         shown = _listed([".".join(one.name) for one in keyless])
-        if config.filter.force_replicate:
-            out.append(
-                f"tables without a primary key or a unique key that is NOT NULL have no key in messages: {shown}"
-            )
-        else:
-            out.append(
-                f"tables without a primary key or a unique key that is NOT NULL are not sent: {shown}; add a key, or"
-                " set force-replicate"
-            )
+        out.append(f"tables that have {NO_KEY} have no key in messages: {shown}")
     expressions = [(name, entry.topic) for name, entry in found.items() if entry is not None]
     for topic, sharing in collisions(expressions).items():
         out.append(f"topic {topic!r} is that of several tables: {_listed(['.'.join(name) for name in sharing])}")

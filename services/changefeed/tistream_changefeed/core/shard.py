@@ -126,6 +126,15 @@ class Shard:
         planned = self._planned
         return self.uncommitted and planned is not None and not progress.within(planned.at, self.order.end_ts)
 
+    @property
+    def resolved_unstored(self) -> bool:
+        """Whether the sink was given a higher resolved ts than it has acknowledged, because it collects first."""
+        return (
+            self._planned is not None
+            and self._acked is not None
+            and self._acked.resolved_ts < self._planned.resolved_ts
+        )
+
     # ---- opening
 
     def opened(

@@ -47,10 +47,12 @@ ENDED = ("failed", "finished", "fenced")
 class IdleUntil(NamedTuple):
     """Says until when an idle shard needs no thread. `until_ms`: monotonic. `at_ts`: the ts up to which it has read; it
     continues before `until_ms` if the tenant has new rows or DDLs above `at_ts` that concern it. None: only the time
-    counts."""
+    counts. `unstored`: the sink has not stored yet how far the shard has come, so it continues at `until_ms` even if
+    the tenant stands still."""
 
     until_ms: int
     at_ts: int | None = None
+    unstored: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +101,7 @@ class Holder:
         low, high = fresh.window.low, fresh.window.high
         self._resolved_ts = max(self._resolved_ts, high)
         if high <= rest.at_ts:
-            return False
+            return rest.unstored and now_ms >= rest.until_ms
         ends = high != self._high(high)
         return ends or rest.at_ts < low or now_ms >= rest.until_ms or fresh.concerns(self._scope)
 
@@ -244,7 +246,8 @@ class Holder:
         now_ms = self.clock.monotonic_ms()
         self._resolve(now_ms)
         if now_ms - sending.sent_ms > IDLE_MS and not sending.sink.waits:
-            return IdleUntil(now_ms + max(PAUSE_MS, shard.due_in_ms(now_ms)), max(high, shard.at.low_ts))
+            until_ms = now_ms + max(PAUSE_MS, shard.due_in_ms(now_ms))
+            return IdleUntil(until_ms, max(high, shard.at.low_ts), shard.resolved_unstored)
         view.wait_above(max(high, shard.at.low_ts), max(1, min(WAIT_MS, shard.due_in_ms(now_ms))))
         return None
 
@@ -261,13 +264,14 @@ class Holder:
             sending.segment(MainLane(self.shard), segment, view, last=last)
 
     def _resolve(self, now_ms: int) -> None:
-        """Send a transaction that has only resolved messages, if they are due or the feed ends here."""
+        """Send a transaction that has only resolved messages, if they are due or the feed ends here; or one that offers
+        the progress again, if the sink has not stored it."""
         sink, shard = self._sink, self.shard
         assert sink is not None
         ts = shard.resolved_ts_due(shard.at, now_ms, reaches_end=shard.at.commit_ts == shard.order.end_ts)
         if ts is not None:
             self._commit(shard.resolve(NOTHING, 0, self.pipeline.resolved(ts, sink.topics()), ts, shard.at))
-        elif shard.end_unstored or sink.waits:
+        elif shard.end_unstored or shard.resolved_unstored or sink.waits:
             self._commit(shard.send(NOTHING, 0, (), shard.at))
 
     def _commit(self, transaction: Transaction) -> None:

@@ -47,6 +47,14 @@ def table_changes(event: DdlEvent, table_at: TableAt) -> tuple[TableChange, ...]
     return tuple(sorted(out, key=lambda change: wanted != tuple(map(fold, change.names[-1]))))
 
 
+def dropped_tables(event: DdlEvent, table_at: TableAt) -> tuple[TableChange, ...]:
+    """Find the tables that a DDL of a database dropped, by `table_at`."""
+    names = [name for name in event.involved if name[1]]
+    before, after = (_found(names, table_at, ts) for ts in (event.commit_ts - 1, event.commit_ts))
+    kept = {version.head.id for version in after}
+    return tuple(TableChange(one, None) for one in before if one.head.id not in kept)
+
+
 def _found(names: Iterable[Name], table_at: TableAt, ts: int) -> list[TableVersion]:
     """The tables that have these names at a ts, each once."""
     found = (table_at(ts, *name) for name in names)

@@ -67,15 +67,25 @@ class FeedTable(Wire):
     columns: list[str]
 
 
+class LeftOutTable(Wire):
+    """A table that exists and that the rules of a feed include, but that the feed does not send for this reason."""
+
+    database: str
+    table: str
+    reason: str
+
+
 class ChangefeedPlan(Wire):
     """What a feed would do: its topics with their numbers of partitions, the first TABLES_MAX of the tables that exist
-    now, the number of these tables, and notes for the user. `sink_uri`, `config`: the form that is stored, without
-    passwords. `secrets`: the passwords that were removed from it, encrypted, by name."""
+    now, the number of these tables, and notes for the user. `left_out`: at most TABLES_MAX tables that are not sent.
+    `sink_uri`, `config`: the form that is stored, without passwords. `secrets`: the passwords that were removed from
+    it, encrypted, by name."""
 
     topics: dict[str, int]
     warnings: list[str]
     tables: list[FeedTable]
     table_count: int
+    left_out: list[LeftOutTable] = Field(default_factory=list)
     sink_uri: str
     config: dict[str, Any]
     secrets: dict[str, str] = Field(default_factory=dict)
@@ -95,11 +105,13 @@ class StoppedTableInfo(Wire):
 
 class FeedTables(Wire):
     """The first TABLES_MAX tables that a feed sends now, the number of all, and the tables that have stopped.
-    `warnings`: notes for the user, such as rules that match no table."""
+    `left_out`: at most TABLES_MAX tables that the rules include and that are not sent. `warnings`: notes for the user,
+    such as rules that match no table."""
 
     tables: list[FeedTable]
     count: int
     warnings: list[str]
+    left_out: list[LeftOutTable] = Field(default_factory=list)
     stopped: list[StoppedTableInfo] = Field(default_factory=list)
 
 

@@ -77,7 +77,7 @@ class LakeFeed:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise refused(f"two tables would be written to {twice}: put {{database}} into the namespace")
-        return FeedPlan(tuple(planned), {}, tuple(table_warnings(self.config, included)))
+        return FeedPlan(tuple(planned), {}, tuple(table_warnings(self.config, included)), included.left_out)
 
     def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:  # noqa: ARG002
         """Implement Feed.look: connect to the catalog, and read a table that need not exist."""

@@ -16,7 +16,7 @@ from tistream_changefeed.core.outgoing import Mark
 from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
 from tistream_changefeed.hold.sink import Encoded, PartitionsOf, TablesAt
-from tistream_changefeed.protocols.table_change import TableAt, TableChange, table_changes
+from tistream_changefeed.protocols.table_change import TableAt, TableChange, dropped_tables, table_changes
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import never, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes
@@ -112,11 +112,12 @@ class LakePipeline:
         return [name for name in names if not name[1] or self.filter.includes_name(name)]
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Mark, ...]:  # noqa: ARG002
-        """Implement Pipeline.ddl."""
+        """Implement Pipeline.ddl. A DDL that changes only tables that the feed leaves out is not sent."""
         if not self.filter.sends(event):
             return ()
-        changes = (one for one in table_changes(event, table_at) if self._included(one))
-        return (TableDdl(event, tuple(changes)),)
+        found = table_changes(event, table_at) if event.table else dropped_tables(event, table_at)
+        changes = tuple(one for one in found if self._included(one))
+        return (TableDdl(event, changes),) if changes else ()
 
     def _included(self, change: TableChange) -> bool:
         versions = [one for one in (change.before, change.after) if one is not None]

@@ -29,7 +29,6 @@ from tistream_changefeed.dead_letters.skips import SkippedEvents
 from tistream_changefeed.dispatch.table_shards import TableShard
 from tistream_changefeed.hold.feed import Allowed, Looked
 from tistream_changefeed.hold.sink import Pipeline, Sink
-from tistream_changefeed.rows.handle_key import handle_columns
 from tistream_changefeed.sinks.allowed import check_hosts
 from tistream_changefeed.sinks.kafka.feed_settings import LETTER_BYTES, check_no_secrets
 from tistream_changefeed.sinks.mysql.connection import connected
@@ -63,14 +62,8 @@ class MySqlFeed:
             PlannedTable(*one.name, "", "", tuple(column.name for column in one.table.visible_columns))
             for one in included.sent
         )
-        keyless = [".".join(one.name) for one in included.named if not handle_columns(one.table)]
-        warnings = [*table_warnings(self.config, included), *shard_warnings(self.config)]
-        if keyless and not self.config.filter.force_replicate:
-            warnings.append(
-                "tables without a primary key or a unique key that is NOT NULL are not sent: "
-                f"{', '.join(keyless[:20])}; add a key, or set force-replicate"
-            )
-        return FeedPlan(planned, {}, tuple(warnings))
+        warnings = (*table_warnings(self.config, included), *shard_warnings(self.config))
+        return FeedPlan(planned, {}, warnings, included.left_out)
 
     def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:  # noqa: ARG002
         """Implement Feed.look: connect to the server."""

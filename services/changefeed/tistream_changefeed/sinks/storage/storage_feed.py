@@ -63,7 +63,7 @@ class StorageFeed:
             columns = version.table.visible_columns if selector is None else selector.sent(version.table)
             directory = "/".join((self.storage.url, *version.name))
             planned.append(PlannedTable(*version.name, directory, "", tuple(column.name for column in columns)))
-        return FeedPlan(tuple(planned), {}, tuple(table_warnings(self.config, included)))
+        return FeedPlan(tuple(planned), {}, tuple(table_warnings(self.config, included)), included.left_out)
 
     def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:  # noqa: ARG002
         """Implement Feed.look: check that the place can be read, and warn if another feed may write there."""

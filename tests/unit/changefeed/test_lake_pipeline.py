@@ -1,0 +1,71 @@
+"""Which DDLs reach the tables of a feed into Iceberg, and that its progress is stored though no row comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.feed_lake import LakeRun
+from support.feed_tables import Key, column, version
+from support.pull_world import golden_world
+from tistream.clock import ManualClock
+from tistream.model.ts import Window
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import Name, TableVersion
+from tistream_changefeed.hold.holder import IDLE_MS
+from tistream_changefeed.hold.new_rows import NewRows
+from tistream_changefeed.sinks.iceberg.lake_feed import lake_feed
+from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
+
+URI = "iceberg://lake?catalog-uri=sqlite:////lake/c.db&warehouse=file:///lake&mode=both"
+KEYED = version([column("id")], [Key("primary", ("id",), primary=True)], name="keyed", table_id=100)
+KEYLESS = version([column("id")], name="keyless", table_id=101)
+DDL_TS = 1_000
+
+
+def reached(query: str, action: str, table: str, *there: TableVersion, gone: bool = False) -> list[TableDdl]:
+    """The DDLs that the sink gets. `there` are the tables that it involves; `gone`: it drops them."""
+    names = tuple(one.name for one in there)
+    event = DdlEvent(DDL_TS, DDL_TS - 1, 1, "d", table, query, action, 7, (*([] if table else [("d", "")]), *names))
+
+    def table_at(ts: int, database: str, name: str) -> TableVersion | None:
+        found: dict[Name, TableVersion] = {} if gone and ts >= DDL_TS else {one.name: one for one in there}
+        return found.get((database, name))
+
+    marks = lake_feed(URI, {}).pipeline.ddl(event, table_at, lambda _: 1)
+    return [one for one in marks if isinstance(one, TableDdl)]
+
+
+def test_ddls_of_tables_that_are_left_out_do_not_reach_the_sink() -> None:
+    query = "alter table keyless truncate partition p0"
+    assert reached(query, "truncate partition", "keyless", KEYLESS) == []
+    (sent,) = reached(query, "truncate partition", "keyed", KEYED)
+    assert [one.after for one in sent.changes] == [KEYED], "the sink refuses it"
+
+
+def test_a_database_that_is_dropped_drops_its_tables() -> None:
+    (sent,) = reached("drop database d", "drop schema", "", KEYED, KEYLESS, gone=True)
+    assert [(one.before, one.after) for one in sent.changes] == [(KEYED, None)]
+    assert reached("drop database d", "drop schema", "", KEYLESS, gone=True) == []
+
+
+@pytest.mark.parametrize("rules", [["shop.k_none"], ["shop.p_list"]])
+def test_a_feed_that_sends_no_rows_stores_how_far_it_has_read(rules: list[str], tmp_path: Path) -> None:
+    world, clock = golden_world("everything"), ManualClock(4_000_000_000_000)
+    run = LakeRun(world, tmp_path, "changelog", rules, clock=clock, endless=True)
+    holder = run.holder()
+    rest = None
+    while rest is None:
+        rest = holder.step()
+        assert holder.shard.failure is None, holder.shard.failure
+        clock.advance(IDLE_MS + 1)
+    clock.advance(60_000)
+    still = NewRows(world.source, Window(world.end_ts, world.end_ts))
+    assert holder.is_due(rest, clock.monotonic_ms(), still), "though the tenant stands still"
+    rest = holder.step()
+    assert holder.report().checkpoint_ts == world.end_ts
+    assert rest is not None
+    assert not holder.is_due(rest, clock.monotonic_ms() + 600_000, still), "all is stored"
+    holder.stop()
+    holder.run()

@@ -215,6 +215,7 @@ def test_old_values_are_left_out_for_the_protocol_of_the_key(protocol: str, key:
         ("x = 1", "'x' is unknown: remove it"),
         ("[filter]\nrule = ['a.b']", r"'filter.rule' is unknown: is it 'filter.rules'\?"),
         ("[sink.kafka-config]\npartition_nums = 3", "is it 'sink.kafka-config.partition-num'"),
+        ("[filter]\nrule = ['a.b']\n[sink]\ncolour = 1", "'filter.rules'\\?; 'sink.colour' is unknown: remove it"),
         ("[tistream]\nnope = 1", "'tistream.nope' is unknown"),
         ("bdr-mode = true", "bdr-mode = 'True' is not supported"),
         ("[integrity]\nintegrity-check-level = 'correctness'", "row checksums"),

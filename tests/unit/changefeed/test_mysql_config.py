@@ -9,16 +9,19 @@ import pytest
 from tistream.errors import InvalidRequest, TargetNotAllowed
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.create_table import Dialect
+from tistream.targets.mysql import TargetFailed
 from tistream_changefeed.config.parse import parse_feed, read_toml
 from tistream_changefeed.core.sync_points import SyncPoints
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.sinks.feeds import feed_of
 from tistream_changefeed.sinks.kafka.feed_settings import parsed, without_secrets
+from tistream_changefeed.sinks.mysql.connection import failure_of
 from tistream_changefeed.sinks.mysql.ddl import DdlRefused, ddl_statements, is_sent, rewritten
 from tistream_changefeed.sinks.mysql.faults import fault_of
 from tistream_changefeed.sinks.mysql.mysql_feed import MySqlFeed
 from tistream_changefeed.sinks.mysql.payload import DdlMark
 
+HERE = "mysql://app@db:3307"
 URI = "mysql://app:${secret:db}@db:3307/?worker-count=8&max-txn-row=256&time-zone=UTC&safe-mode=true"
 
 
@@ -149,3 +152,9 @@ def test_ddls_that_change_nothing_there_are_not_sent() -> None:
 )
 def test_errors_stop_a_table_only_if_they_concern_it(code: int | None, fault: str) -> None:
     assert fault_of(code) == fault
+
+
+@pytest.mark.parametrize("code", [None, 1045, 1146])
+def test_an_error_names_the_server_once(code: int | None) -> None:
+    found = str(failure_of(TargetFailed(f"{HERE}/: it says no", code), feed(URI).server))
+    assert found.startswith(f"{HERE}: it says no")

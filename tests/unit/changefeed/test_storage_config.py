@@ -85,6 +85,8 @@ def test_the_defaults_are_ticdcs() -> None:
         ("file://host/feed?protocol=csv", {}, "begins with file:///"),
         ("s3://user:pw@bucket/feed?protocol=csv", {}, "access-key"),
         (f"{URI}&flush-interval=5", {}, "not a duration"),
+        (f"{URI}&flush=2s", {}, r"is it 'sink.cloud-storage-config.flush-interval'\?"),
+        (f"{URI}&colour=red", {}, "remove it"),
         (f"{URI}&flush-interval=50ms", {}, "from 100ms to 10m"),
         (f"{URI}&endpoint=http://169.254.169.254", {}, "operator"),
         (f"{URI}&file-size=1", {}, "file-size"),

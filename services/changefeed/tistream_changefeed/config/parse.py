@@ -9,13 +9,14 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import ValidationError
 
+from tistream.errors import InvalidRequest
 from tistream_changefeed.config import listed
 from tistream_changefeed.config.feed_config import FeedConfig
 from tistream_changefeed.config.keys import LISTS, OLD_VALUE, ConfigKey, SinkKeys
@@ -62,10 +63,21 @@ def parse_feed(sink_uri: str, document: Mapping[str, Any], prefix: str = "") -> 
             warnings.append(f"{key} of the configuration is not used: the sink URI has another value")
         values[key] = option
     fields = _Fields(kind, uri, warnings)
+    errors: list[InvalidRequest] = []
     for key, value in values.items():
-        fields.take(key, value)
+        try:
+            fields.take(key, value)
+        except InvalidRequest as error:
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else _several(errors)
     config = fields.config()
     return ParsedFeed(config, uri.shown, shown, {**secrets.values, **uri.secrets}, tuple(warnings))
+
+
+def _several(errors: Sequence[InvalidRequest]) -> InvalidRequest:
+    """One error that has the reasons of several."""
+    return refused("; ".join(str(one).removeprefix("config: ") for one in errors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +237,12 @@ def _number(key: str, value: Any, low: int, high: int) -> int:
 
 
 def _nearest(key: str, keys: SinkKeys) -> str:
+    """The end of an error that offers a known key: one of the same section whose name begins so or is similar, or else
+    a similar key of another section."""
     known = [*keys.used, *OLD_VALUE, *keys.fixed, *LISTS, *keys.unneeded]
-    found = difflib.get_close_matches(key, known, 1, 0.75)
+    section, dot, name = key.rpartition(".")
+    names = [one.removeprefix(f"{section}{dot}") for one in known if one.rpartition(".")[0] == section]
+    near = [one for one in names if one.startswith(name)] or difflib.get_close_matches(name, names, 1, 0.75)
+    others = [one for one in known if one.rpartition(".")[0] != section]
+    found = [f"{section}{dot}{one}" for one in near] or difflib.get_close_matches(key, others, 1, 0.75)
     return f": is it {found[0]!r}?" if found else ": remove it"

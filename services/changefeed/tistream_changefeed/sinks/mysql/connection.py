@@ -41,16 +41,17 @@ def connected(server: MySqlServer) -> MySqlTarget:
 def failure_of(error: TargetFailed, server: MySqlServer) -> FeedFailed:
     """The failure of a feed for an error that concerns no table."""
     cause = "unreachable" if error.code is None else str(error.code)
+    text = str(error).removeprefix(f"{server.where}/: ")
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return refused(server.where, f"{error}: give the certificate of its authority as ssl-ca", "certificate")
+        return refused(server.where, f"{text}: give the certificate of its authority as ssl-ca", "certificate")
     match fault_of(error.code):
         case "refused":
             return refused(
-                server.where, f"{error}: put the secret of the password again, or grant what is missing", cause
+                server.where, f"{text}: put the secret of the password again, or grant what is missing", cause
             )
         case "table":
-            return failed("sink", server.where, str(error), cause)
-    return retry("sink", server.where, str(error), cause)
+            return failed("sink", server.where, text, cause)
+    return retry("sink", server.where, text, cause)
 
 
 class Slot:

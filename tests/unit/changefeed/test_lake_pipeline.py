@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from support.feed_lake import LakeRun
+from support.feed_run import StillView
 from support.feed_tables import Key, column, version
 from support.pull_world import golden_world
 from tistream.clock import ManualClock
 from tistream.model.ts import Window
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
-from tistream_changefeed.hold.holder import IDLE_MS
+from tistream_changefeed.hold.holder import IDLE_MS, PAUSE_MS
 from tistream_changefeed.hold.new_rows import NewRows
+from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.sinks.iceberg.lake_feed import lake_feed
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 
@@ -67,5 +71,29 @@ def test_a_feed_that_sends_no_rows_stores_how_far_it_has_read(rules: list[str], 
     assert holder.report().checkpoint_ts == world.end_ts
     assert rest is not None
     assert not holder.is_due(rest, clock.monotonic_ms() + 600_000, still), "all is stored"
+    holder.stop()
+    holder.run()
+
+
+@dataclass(frozen=True)
+class Waited(StillView):
+    """A pool that stands still, and for how long a reader was ready to wait for it."""
+
+    waits_ms: list[int] = field(default_factory=list)
+
+    def wait_above(self, ts: int, timeout_ms: int) -> bool:
+        self.waits_ms.append(timeout_ms)
+        return False
+
+
+def test_a_feed_whose_rows_wait_for_their_window_does_not_poll(tmp_path: Path) -> None:
+    world = golden_world("everything")
+    run = LakeRun(world, tmp_path, "changelog", ["shop.orders"], clock=ManualClock(4_000_000_000_000), endless=True)
+    holder, view = run.holder(), Waited(world)
+    holder.view = lambda: cast(Pool, view)
+    for _ in range(3):
+        assert holder.step() is None
+        assert holder.shard.failure is None, holder.shard.failure
+    assert min(view.waits_ms) >= PAUSE_MS
     holder.stop()
     holder.run()

@@ -248,7 +248,8 @@ class Holder:
         if now_ms - sending.sent_ms > IDLE_MS and not sending.sink.waits:
             until_ms = now_ms + max(PAUSE_MS, shard.due_in_ms(now_ms))
             return IdleUntil(until_ms, max(high, shard.at.low_ts), shard.resolved_unstored)
-        view.wait_above(max(high, shard.at.low_ts), max(1, min(WAIT_MS, shard.due_in_ms(now_ms))))
+        least_ms = PAUSE_MS if shard.resolved_unstored else 1  # it stays due until the sink has stored it
+        view.wait_above(max(high, shard.at.low_ts), max(least_ms, min(WAIT_MS, shard.due_in_ms(now_ms))))
         return None
 
     def _high(self, resolved_ts: int) -> int:

@@ -11,9 +11,14 @@ from support.feed_tables import Key, column, version
 from tistream.errors import InvalidRequest
 from tistream.schema.tidb import table as t
 from tistream.schema.visible import TableVersion
+from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed
 from tistream_changefeed.config.parse import parse_feed, read_toml
 from tistream_changefeed.config.plan import FeedPlan, PlannedTable, plan
+from tistream_changefeed.feed_checks import FeedChecks
+from tistream_changefeed.hold.feed import Allowed
+from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.sinks.feeds import feed_of
+from tistream_cli.changefeed.changefeed import write_tables
 
 ID = column("id", flag=t.FLAG_NOT_NULL)
 PRIMARY = Key("PRIMARY", ("id",), primary=True)
@@ -46,6 +51,18 @@ def test_a_plan_names_tables_topics_partitions_and_columns() -> None:
     )
     assert found.topics == {"events": 7, "shop.orders": 2}
     assert found.warnings == ()
+
+
+def test_an_answer_names_tables_that_are_left_out_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    checks = FeedChecks(Allowed(()), SecretKeys(None), lambda _: TABLES)
+    wanted = CreateChangefeed(changefeed_id="lake", sink_uri="file:///data?protocol=csv")
+    answer = checks.plan(CheckChangefeed(cluster_id="7", tenant_id="acme", wanted=wanted, look=False))
+    (log,) = answer.left_out
+    assert (log.database, log.table) == ("shop", "log")
+    assert log.reason == "it has no primary key and no unique key that is NOT NULL"
+    shown = answer.model_dump()
+    write_tables(shown["tables"], answer.table_count, shown["left_out"])
+    assert capsys.readouterr().out.splitlines()[-1] == f"left out shop.log: {log.reason}"
 
 
 def test_several_shards_say_what_they_cost() -> None:

@@ -81,7 +81,7 @@ def _create(client: ApiClient, feed: FeedOf, body: dict[str, object], *, dry_run
     if dry_run:
         for topic, count in plan["topics"].items():
             sys.stdout.write(f"topic {topic}: {count} partitions\n")
-        _write_tables(plan["tables"], plan["table_count"], plan["left_out"])
+        write_tables(plan["tables"], plan["table_count"], plan["left_out"])
         return
     made = client.call("POST", path, body)
     say(f"changefeed {made['changefeed_id']} begins after {shown_ts(made['start_ts'])}", made)
@@ -142,7 +142,7 @@ def show_tables(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
         return
     for warning in found["warnings"]:
         sys.stderr.write(f"warning: {warning}\n")
-    _write_tables(found["tables"], found["count"], found["left_out"])
+    write_tables(found["tables"], found["count"], found["left_out"])
 
 
 def show_events(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
@@ -158,7 +158,8 @@ def show_events(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
         sys.stdout.write("  ".join(parts) + ("" if one["reason"] is None else f": {one['reason']}") + "\n")
 
 
-def _write_tables(tables: list[dict[str, Any]], count: int, left_out: list[dict[str, Any]]) -> None:
+def write_tables(tables: list[dict[str, Any]], count: int, left_out: list[dict[str, Any]]) -> None:
+    """Print tables that a feed sends, `count` in all, and those that it leaves out."""
     for one in tables:
         columns = ", ".join(one["columns"])
         place = f"topic {one['topic']}, partition {one['partition']}, " if one["topic"] else ""

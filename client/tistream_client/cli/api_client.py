@@ -43,7 +43,10 @@ class ApiClient:
         except FAILURES as error:
             raise self._no_answer(error) from error
         if not 200 <= answer.status < 300:
-            raise failed(self._refused(path, answer))
+            try:
+                raise failed(self._refused(path, answer))
+            except FAILURES as error:
+                raise self._no_answer(error) from error
         return answer
 
     def lines(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from tistream_client.cli.errors import CliError
+from tistream_client.cli.errors import FIX, CliError
 from tistream_client.cli.importing import INTERRUPTED, importing
 
 
@@ -24,6 +24,9 @@ def run(load: Callable[[], Any]) -> None:
     except CliError as error:
         sys.stderr.write(f"tistream: {error}\n")
         raise SystemExit(error.status) from None
+    except OSError as error:  # of a file that the command writes: the disk is full, or permission is missing
+        sys.stderr.write(f"tistream: {error}\n")
+        raise SystemExit(FIX) from None
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
 

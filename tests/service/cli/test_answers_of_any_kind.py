@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from tistream_cli.app import app
+from tistream_client.cli import main
 from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.errors import CliError
+from tistream_client.cli.pull.directory import ToLines
 from tistream_client.cli.pull.format import PullRequest
 from tistream_client.cli.pull.pull import pull
 
@@ -104,3 +110,55 @@ def test_hours_of_usage_are_in_the_zone_that_is_given(start: str, end: str, cann
     words = ["--cluster", "7", "--tenant", "acme", "--from", start, "--to", end, "--json", "--url", canned.url]
     assert CliRunner().invoke(app, ["tenant", "usage", *words]).exit_code == 0
     assert canned.parameters() == [{"from": "1795255200000", "to": "1795258800000"}]
+
+
+def pulled(canned: Canned, out: Path, *words: str) -> Result:
+    of = ["--cluster", "7", "--tenant", "acme", "--url", canned.url]
+    return CliRunner().invoke(app, ["pull", *of, "-o", str(out), *words])
+
+
+def test_a_directory_has_one_pull_at_a_time(canned: Canned, tmp_path: Path) -> None:
+    canned.answers = [lines(LAST)]
+    first = ToLines(tmp_path, PullRequest("7", "acme"))
+    refused = pulled(canned, tmp_path).exception
+    assert isinstance(refused, CliError)
+    assert (refused.status, "another pull writes into" in str(refused)) == (75, True)
+    first.close()
+    (tmp_path / ".end.json.part").write_bytes(b"{")
+    assert pulled(canned, tmp_path).exit_code == 0, "what a killed pull left over is in no one's way"
+
+
+@pytest.mark.parametrize("begin", [("--since", "15m"), ("--cursor", "c1")])
+def test_a_pull_that_was_killed_before_its_first_page_begins_where_it_began(
+    begin: tuple[str, str], canned: Canned, tmp_path: Path
+) -> None:
+    canned.answers = [lines({"type": "row"}, missing=9)]
+    assert isinstance(pulled(canned, tmp_path, *begin).exception, CliError)
+    canned.answers = [lines(LAST)]
+    assert pulled(canned, tmp_path, *begin).exit_code == 0
+    first, second = canned.parameters()
+    assert first == second
+
+
+def test_a_complete_directory_is_complete_however_late_it_is_asked_again(canned: Canned, tmp_path: Path) -> None:
+    until = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    canned.answers = [lines({**LAST, "resolved_ts": str(1 << 62)})]
+    assert pulled(canned, tmp_path, "--since", "1d", "--until", until).exit_code == 0
+    stored = json.loads((tmp_path / "end.json").read_text())
+    stored["asked"]["since"] = "0s"
+    (tmp_path / "end.json").write_text(json.dumps(stored))
+    late = "2001-01-01T00:00:00Z"
+    assert pulled(canned, tmp_path, "--since", "0s", "--until", late).exit_code == 0, "--since is not placed anew"
+    assert canned.parameters()[-1]["cursor"] == "c9"
+
+
+def test_a_directory_that_cannot_be_written_is_an_error_of_one_line(
+    canned: Canned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    of = ["--cluster", "7", "--tenant", "acme", "--url", canned.url]
+    monkeypatch.setattr("sys.argv", ["tistream", "pull", *of, "-o", str(tmp_path / "file" / "below")])
+    with pytest.raises(SystemExit) as ended:
+        main.run(lambda: app)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("tistream: [Errno 20] Not a directory")

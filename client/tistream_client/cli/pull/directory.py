@@ -3,15 +3,19 @@
     DIR/shop.orders/000001-000002.parquet    --format parquet: rows: page 1 of this directory, file 2 of that page
     DIR/ddl/000001-000001.parquet            DDL events
     DIR/000001.ndjson                        --format ndjson: the events of page 1
-    DIR/end.json                             the request, the number of complete pages, and the cursor after them
+    DIR/end.json                             the request, the number of complete pages, and the cursor after them;
+                                             before the first page: the cursor or start_ts at which it begins
 
-A page is complete once end.json counts it. The files of an incomplete page are removed by the next pull.
+A page is complete once end.json counts it. The files of an incomplete page are removed by the next pull. A pull holds
+a lock on DIR, so there is one at a time.
 """
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
+import os
 import re
 import tarfile
 from abc import ABC, abstractmethod
@@ -19,14 +23,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tistream_client.cli.errors import CliError, NoAnswer
-from tistream_client.cli.pull.files import directory_of, put_whole
+from tistream_client.cli.errors import AGAIN, CliError, NoAnswer
+from tistream_client.cli.pull.files import directory_of, put, put_whole, sync
 from tistream_client.cli.pull.format import PullFormat, PullRequest
 
 _BLOCK = 512  # block size of a tar archive, which ends with two empty blocks
 _END = "end.json"
 _DDL = "ddl"
 _FILE = re.compile(r"([0-9]{6,})(?:-[0-9]{6,}\.parquet|\.ndjson)")
+_DRAFT = re.compile(r"\..*\.part")
 _ROW, _DDL_LINE = b'{"type":"row"', b'{"type":"ddl"'
 _REQUEST_FIELDS = (
     "cluster",
@@ -43,8 +48,8 @@ _REQUEST_FIELDS = (
 
 
 class Directory(ABC):
-    """A directory that receives the pages of one pull. Raises CliError if it belongs to another pull, or has other
-    files."""
+    """A directory that receives the pages of one pull. Raises CliError if it belongs to another pull, has other files,
+    or if another process pulls into it; OSError if it cannot be created. `close` ends the lock."""
 
     form: PullFormat
 
@@ -54,19 +59,32 @@ class Directory(ABC):
         self._request["events"] = str(request.events or "all")
         self._request["since"] = request.since or request.start_ts
         self._request["format"] = str(self.form)
-        stored = self._read(request)
+        self._lock: int | None = _locked(directory)
+        try:
+            stored = self._read(request)
+        except CliError:
+            self.close()
+            raise
         self.cursor: str | None = stored.get("cursor")
+        self._start_ts: str | None = stored.get("start_ts")
         self._page: int = stored.get("page", 0)
 
+    def continued(self, request: PullRequest) -> PullRequest:
+        """The request, at the cursor or the start_ts of end.json if that has one."""
+        if self.cursor is not None:
+            return replace(request, cursor=self.cursor, start_ts=None)
+        return request if self._start_ts is None else replace(request, start_ts=self._start_ts)
+
     def resumed(self, request: PullRequest) -> PullRequest:
-        """The request, continued from the cursor that the directory's end.json has."""
-        return request if self.cursor is None else replace(request, cursor=self.cursor)
+        """The request, continued; its times are TSO. Its beginning is stored before its first page is asked for, so a
+        later run begins there too."""
+        self._begin(request)
+        return self.continued(request)
 
     def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
         """Write a page's files and then end.json, which makes the page complete. Returns (number of events, the
         metadata at the page's end). Raises CliError if the page is truncated."""
         files, end = self._parsed(body)
-        self._begin()
         events = self._store(files, f"{self._page + 1:06d}")
         self._page += 1
         self._write(end)
@@ -80,14 +98,17 @@ class Directory(ABC):
     def _store(self, files: list[bytes], page: str) -> int:
         """Write the parts of a page. Returns the number of their events."""
 
-    def close(self) -> None:  # noqa: B027 - no kind of directory has anything to do
-        """Do nothing: each page is complete by itself."""
+    def close(self) -> None:
+        """End the lock. Each page is complete by itself."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _read(self, request: PullRequest) -> dict[str, Any]:
         try:
             stored = json.loads((self._directory / _END).read_bytes())
         except FileNotFoundError:
-            if self._directory.exists() and any(self._directory.iterdir()):
+            if any(not _DRAFT.fullmatch(path.name) for path in self._directory.iterdir()):
                 raise CliError(f"{self._directory} has files but no {_END} of a pull: use an empty directory") from None
             return {}
         except (OSError, ValueError) as error:
@@ -98,7 +119,8 @@ class Directory(ABC):
         before = stored.get("asked", self._request)  # earlier versions did not store it
         if self._request["since"] is None:
             self._request["since"] = before.get("since")
-        if request.cursor is not None or before.get("since") != self._request["since"]:
+        again = stored.get("page") == 0 and request.cursor == stored.get("cursor")  # killed before its first page
+        if (request.cursor is not None and not again) or before.get("since") != self._request["since"]:
             raise CliError(f"{where}, from which this pull continues: omit --since and --cursor, repeat --since "
                            "as it was, or use an empty directory")  # fmt: skip
         asked = {name: before.get(name) for name in _REQUEST_FIELDS}
@@ -107,11 +129,10 @@ class Directory(ABC):
                            "directory")  # fmt: skip
         return stored
 
-    def _begin(self) -> None:
-        """Create the directory with end.json, and remove the files of an incomplete page of an earlier pull."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+    def _begin(self, request: PullRequest) -> None:
+        """Create end.json, and remove the files of an incomplete page of an earlier pull."""
         if not (self._directory / _END).exists():
-            self._write({})
+            self._write({"cursor": request.cursor, "start_ts": request.start_ts})
         for path in [*self._directory.glob("*/*.parquet"), *self._directory.glob("*.ndjson")]:
             name = _FILE.fullmatch(path.name)
             if name is not None and int(name[1]) > self._page:
@@ -142,13 +163,16 @@ class ToFiles(Directory):
     def _store(self, files: list[bytes], page: str) -> int:
         import pyarrow.parquet as pq  # noqa: PLC0415 - lines need no pyarrow
 
-        events = 0
+        events, places = 0, set[Path]()
         for number, data in enumerate(files, 1):
             footer = pq.ParquetFile(io.BytesIO(data))
             events += footer.metadata.num_rows
             place = self._directory / _place(footer.schema_arrow.metadata)
             place.mkdir(exist_ok=True)
-            (place / f"{page}-{number:06d}.parquet").write_bytes(data)
+            put(place / f"{page}-{number:06d}.parquet", data)
+            places.add(place)
+        for place in (*places, self._directory):
+            sync(place)
         return events
 
 
@@ -165,8 +189,21 @@ class ToLines(Directory):
 
     def _store(self, files: list[bytes], page: str) -> int:
         if files:
-            (self._directory / f"{page}.ndjson").write_bytes(b"".join(files))
+            put(self._directory / f"{page}.ndjson", b"".join(files))
+            sync(self._directory)
         return len(files)
+
+
+def _locked(directory: Path) -> int:
+    directory.mkdir(parents=True, exist_ok=True)
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(opened)
+        text = f"another pull writes into {directory}: wait until it has ended, or use another directory"
+        raise CliError(text, AGAIN) from None
+    return opened
 
 
 def _place(metadata: dict[bytes, bytes]) -> str:

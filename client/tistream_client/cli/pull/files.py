@@ -13,16 +13,26 @@ _NAME_BYTES_MAX = 100  # for each of the two names, because file systems allow 2
 def put_whole(path: Path, body: bytes) -> None:
     """Write a file with this content: after a crash it has the old content or the new one. Raises OSError."""
     draft = path.with_name(f".{path.name}.part")
-    with draft.open("wb") as file:
+    put(draft, body)
+    draft.replace(path)
+    sync(path.parent)
+
+
+def put(path: Path, body: bytes) -> None:
+    """Write a file whose content outlives a crash once this returns and its directory is synced. Raises OSError."""
+    with path.open("wb") as file:
         file.write(body)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
+
+
+def sync(directory: Path) -> None:
+    """Make the names in a directory outlive a crash. Raises OSError."""
+    opened = os.open(directory, os.O_RDONLY)
     try:
-        os.fsync(directory)
+        os.fsync(opened)
     finally:
-        os.close(directory)
+        os.close(opened)
 
 
 def directory_of(database: str, table: str) -> str:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,17 @@ def run(request: PullRequest, form: PullFormat, out: Path | None, url: str, *, s
         from tistream_client.cli.api_client import ApiClient
         from tistream_client.cli.pull.progress import Bar
     client = ApiClient(url)
+    if out is not None:
+        with importing():
+            from tistream_client.cli.pull.directory import ToFiles, ToLines
+            from tistream_client.cli.pull.pages import pull_pages
+
+            _need_arrow(form)
+        pages = (ToLines if form is PullFormat.NDJSON else ToFiles)(out, request)
+        with closing(pages):
+            placed_request = placed(client, pages.continued(request))
+            pull_pages(client, placed_request, pages, Bar(placed_request.start_ts, placed_request.end_ts))
+        return
     placed_request = placed(client, request)
     bar = Bar(placed_request.start_ts, placed_request.end_ts)
     if squash:
@@ -47,26 +59,18 @@ def run(request: PullRequest, form: PullFormat, out: Path | None, url: str, *, s
 
         run_squash(client, placed_request, sys.stdout.buffer)
         return
-    if form is PullFormat.NDJSON and out is None:
+    if form is PullFormat.NDJSON:
         with importing():
             from tistream_client.cli.pull.pull import run_pull
 
         run_pull(client, placed_request, sys.stdout.buffer, bar)
         return
     with importing():
-        from tistream_client.cli.pull.directory import ToFiles, ToLines
-        from tistream_client.cli.pull.pages import Pages, pull_pages
-
-    pages: Pages
-    if form is PullFormat.NDJSON and out is not None:
-        pages = ToLines(out, placed_request)
-    else:
-        with importing():
-            _need_arrow(form)
-            from tistream_client.cli.pull.streams import ToOneStream, ToStream
-        to_stdout = ToStream if request.events is PullEvents.ALL else ToOneStream
-        pages = to_stdout(sys.stdout.buffer) if out is None else ToFiles(out, placed_request)
-    pull_pages(client, placed_request, pages, bar)
+        _need_arrow(form)
+        from tistream_client.cli.pull.pages import pull_pages
+        from tistream_client.cli.pull.streams import ToOneStream, ToStream
+    to_stdout = ToStream if request.events is PullEvents.ALL else ToOneStream
+    pull_pages(client, placed_request, to_stdout(sys.stdout.buffer), bar)
 
 
 def placed(client: ApiClient, request: PullRequest) -> PullRequest:
@@ -101,6 +105,8 @@ def newest_ts(client: ApiClient, request: PullRequest) -> str:
 
 
 def _need_arrow(form: PullFormat) -> None:
+    if form is PullFormat.NDJSON:
+        return
     try:
         import pyarrow  # noqa: F401
     except ImportError as error:

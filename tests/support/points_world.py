@@ -77,7 +77,7 @@ class PointWorld:
         to_key: Line | None = None,
         until: bytes | None = None,
         where: str | None = None,
-        late: Callable[[], bool] = lambda: False,
+        now_ms: Callable[[], int] = lambda: 0,
     ) -> bytes:
         """One answer of ListRows. `until`: the raw key with which a part ends."""
         scope = Scope(self.world.tenant, database, table)
@@ -93,7 +93,7 @@ class PointWorld:
         page = RowsPage(
             scope, shape, ranges, only, after, limit, self.reads, ENCODERS[form](shape),
             lambda *_: None, lambda _: None, lambda: False,
-            None if choice is None else RowSelection(choice, shape), late,
+            None if choice is None else RowSelection(choice, shape), now_ms,
         )  # fmt: skip
         return b"".join(page.pieces())
 

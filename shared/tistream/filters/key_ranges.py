@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 from sqlglot import exp
@@ -25,6 +26,7 @@ from tistream.schema.visible import fold
 Bounds = tuple[int, int]
 """The numbers from the first to the last, both inclusive."""
 
+RANGES_MAX = 32
 _SIGN = 1 << 63
 _OPPOSITE = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT, exp.EQ: exp.NEQ, exp.NEQ: exp.EQ}
 _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ, exp.NEQ: exp.NEQ}
@@ -40,7 +42,8 @@ class HandleRange:
 
 
 def handle_ranges(expression: Expression, table: Table) -> tuple[HandleRange, ...] | None:
-    """The handles of the rows of a table for which the expression can be true, ascending and disjoint. None: any."""
+    """The handles of the rows of a table for which the expression can be true, ascending and disjoint: at most
+    RANGES_MAX ranges. None: any."""
     columns = table.handle_columns
     if not columns or columns[0].tp not in t.INTEGERS or kind_of(columns[0]) not in (Kind.INT, Kind.UINT):
         return None
@@ -49,7 +52,33 @@ def handle_ranges(expression: Expression, table: Table) -> tuple[HandleRange, ..
     if found == [bounds.every]:
         return None
     encode = _clustered if table.is_common_handle else _integer
-    return tuple(one for low, high in found for one in encode(columns[0], low, high))
+    return _fewer(_by_handle(one for low, high in found for one in encode(columns[0], low, high)))
+
+
+def _by_handle(some: Iterable[HandleRange]) -> list[HandleRange]:
+    """Sort disjoint ranges, and join those that follow one another. The order of handles is not that of the numbers: an
+    unsigned number from 2^63 on is stored below the smaller ones."""
+    out: list[HandleRange] = []
+    for one in sorted(some, key=lambda found: found.low):
+        if out and out[-1].high == one.low:
+            out[-1] = HandleRange(out[-1].low, one.high)
+        else:
+            out.append(one)
+    return out
+
+
+def _fewer(ranges: list[HandleRange]) -> tuple[HandleRange, ...]:
+    """At most RANGES_MAX ranges that contain all of these. The narrowest gaps are closed, because a read of a range has
+    a cost of its own, and near rows are mostly in one row group."""
+    gaps = [_distance(one.high, other.low) for one, other in pairwise(ranges)]
+    kept = sorted(sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[: RANGES_MAX - 1])
+    edges = [0, *(at + 1 for at in kept), len(ranges)]
+    return tuple(HandleRange(ranges[low].low, ranges[high - 1].high) for low, high in pairwise(edges) if low < high)
+
+
+def _distance(high: bytes | None, low: bytes) -> int:
+    assert high is not None  # only the last range may be unbounded
+    return int.from_bytes(low, "big") - int.from_bytes(high, "big")
 
 
 def _integer(column: Column, low: int, high: int) -> Iterable[HandleRange]:
@@ -155,10 +184,20 @@ def _common(several: Iterable[list[Bounds]]) -> list[Bounds]:
     """The numbers that are in each of several unions of ranges."""
     first, *rest = several
     for other in rest:
-        first = [
-            (max(low, begin), min(high, end))
-            for low, high in first
-            for begin, end in other
-            if max(low, begin) <= min(high, end)
-        ]
+        first = _intersection(first, other)
     return first
+
+
+def _intersection(one: list[Bounds], other: list[Bounds]) -> list[Bounds]:
+    """The numbers that are in both of two unions of ranges, each ascending and disjoint."""
+    out: list[Bounds] = []
+    at = beside = 0
+    while at < len(one) and beside < len(other):
+        low, high = max(one[at][0], other[beside][0]), min(one[at][1], other[beside][1])
+        if low <= high:
+            out.append((low, high))
+        if one[at][1] < other[beside][1]:
+            at += 1
+        else:
+            beside += 1
+    return out

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tistream.arrays import Int64s
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import Window
-from tistream.read.cursor import Scope
+from tistream.read.cursor import Position, Scope
 from tistream.read.events import Ddls, Events
 from tistream.read.plan import GroupRef
 from tistream.read.row_events import Barrier, Shapes
@@ -114,7 +114,8 @@ class Batch:
     After this batch, every event at or below `through` has been returned. `through` is None if the batch ends inside a
     crowded commit_ts, which is too large to be in memory at once. A batch with `crowd`, an upper bound of its events,
     precedes the first batch of a crowded commit_ts. No batch follows one with a `barrier`, whose events end below the
-    barrier's commit_ts. `last`: the answer must end after this batch.
+    barrier's commit_ts. `last`: the answer must end after this batch. `looked_at`: a position up to which a filter has
+    dropped what is not in `events`; None: `through`, or the last event.
     """
 
     events: Events
@@ -122,3 +123,4 @@ class Batch:
     crowd: int | None = None
     barrier: Barrier | None = None
     last: bool = False
+    looked_at: Position | None = None

@@ -272,17 +272,36 @@ def test_a_stream_tells_its_position_while_the_filter_selects_nothing() -> None:
     assert positions[-1] < world.end_ts
 
 
-def test_a_page_whose_filter_selects_nothing_for_long_ends_where_it_is() -> None:
+def pages_in_a_hurry(*names: str, of: EventChoice) -> list[list[Line]]:
+    """The lines of all pages, by a clock that lets the least silence end one. Each page advances."""
     clock, small = _Hurrying(), in_small_chunks()
-    scope, at, pages = Scope(small.tenant, "shop", "busy"), Position(small.snapshot_ts), 0
+    scope, at, pages = Scope(small.tenant, *names), Position(small.snapshot_ts), []
     while at < Position(small.end_ts):
-        (end,) = b"".join(
-            small.answer("shop", "busy", start=at, events="rows", choice=choice(where="id < 0"), clock=clock)
-        ).splitlines()[-1:]
-        now = cursors.decode(scope, orjson.loads(end)["cursor"])
+        body = b"".join(small.answer(*names, start=at, events="rows", choice=of, clock=clock))
+        pages.append([orjson.loads(line) for line in body.splitlines()])
+        now = cursors.decode(scope, pages[-1][-1]["cursor"])
         assert now > at
-        at, pages = now, pages + 1
-    assert pages > 1
+        at = now
+    return pages
+
+
+def test_a_page_whose_filter_selects_nothing_for_long_ends_where_it_is() -> None:
+    pages = pages_in_a_hurry("shop", "busy", of=choice(where="id < 0"))
+    assert len(pages) > 1
+    assert all(len(page) == 1 for page in pages)
+
+
+def test_a_page_ends_after_a_silence_also_if_it_has_sent_an_event_before() -> None:
+    first = next(line for line in every("shop", "busy") if line["type"] == "row")
+    of = choice(where=f"id = {first['key']['id']} and s = {first['row']['s']}")
+    page, *others = pages_in_a_hurry("shop", "busy", of=of)
+    assert page[0]["key"] == first["key"]
+    assert others
+
+
+def test_a_page_may_end_inside_a_large_transaction_of_which_the_filter_selects_nothing() -> None:
+    pages = pages_in_a_hurry("shop", "big", of=choice(where="id < 0"))
+    assert "continue" in {page[-1]["type"] for page in pages}
 
 
 class _Hurrying(ManualClock):

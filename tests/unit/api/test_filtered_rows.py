@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ from tistream.filters.event_choice import EventChoice
 from tistream.pool.versions.plan import record_prefix
 from tistream_api.points.named_table import ranges_of, shape_of
 from tistream_api.points.row_selection import RowSelection
+from tistream_api.pull.answer import FILTERED_MS
 
 Line = dict[str, Any]
 
@@ -60,16 +62,42 @@ def test_pages_join_and_the_columns_of_the_condition_are_not_shown() -> None:
     ]
 
 
-def test_an_answer_that_selects_nothing_for_long_has_a_cursor_that_advances() -> None:
-    one, cursor, pages = world(), None, 0
+def joined(table: str, where: str, **how: Any) -> tuple[list[Line], int]:
+    """The rows of all pages, and the number of pages. Each page advances."""
+    one, cursor, found, pages = world(), None, [], 0
     while True:
-        body = one.page("shop", "big", one.world.end_ts, cursor=cursor, where="pad = 'nothing'", late=lambda: True)
-        end = json.loads(body)
+        body = one.page("shop", table, one.world.end_ts, cursor=cursor, where=where, **how)
+        *rows, end = [json.loads(line) for line in body.splitlines()]
         assert end["cursor"] != cursor
+        found += rows
         pages += 1
         if (cursor := end["cursor"]) is None:
-            break
+            return found, pages
+
+
+# One row is selected early, or none at all.
+@pytest.mark.parametrize(("where", "selected"), [("pad = 'nothing'", 0), ("pad = 'nothing' or id = 1", 1)])
+def test_an_answer_that_selects_nothing_for_long_has_a_cursor_that_advances(where: str, selected: int) -> None:
+    rows, pages = joined("big", where, now_ms=itertools.count(0, FILTERED_MS).__next__)
+    assert len(rows) == selected
     assert pages > 1
+
+
+def test_an_answer_may_end_between_two_ranges_of_keys_without_rows() -> None:
+    where = "id in (70000000, 80000000, 90000000)"
+    rows, pages = joined("big", where, now_ms=itertools.count(0, FILTERED_MS).__next__)
+    assert (rows, pages) == ([], 3)
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_pages_join_if_the_keys_are_on_both_sides_of_2_to_the_63(limit: int) -> None:
+    one = world()
+    every = one.lines("shop", "k_uint", one.world.end_ts)
+    keys = sorted(int(line["row"]["id"]) for line in every)
+    low, high = keys[0], keys[-1]
+    assert low < 2**63 <= high
+    rows, _ = joined("k_uint", f"id <= {low} or id >= {high}", limit=limit)
+    assert rows == [line for line in every if int(line["row"]["id"]) in (low, high)]
 
 
 def test_a_condition_of_the_key_reads_few_keys() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.effort import examples
 from support.feed_tables import Key, column, version
 from tistream.filters.expression import Expression
-from tistream.filters.key_ranges import HandleRange, handle_ranges
+from tistream.filters.key_ranges import RANGES_MAX, HandleRange, handle_ranges
 from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Table
 from tistream.schema.visible import TableVersion
@@ -98,3 +98,20 @@ def test_large_unsigned_keys_are_stored_below_the_small_ones() -> None:
 @pytest.mark.parametrize("text", ["id = 1", "id > 1"])
 def test_a_table_whose_handle_is_no_integer_has_no_ranges(text: str) -> None:
     assert handle_ranges(Expression.parse(text), version([column("id")]).table) is None
+
+
+def test_ranges_ascend_by_handle_on_both_sides_of_2_to_the_63() -> None:
+    ranges = handle_ranges(Expression.parse(f"id in (1, {SIGN}, {TOP})"), UNSIGNED.table)
+    assert ranges is not None
+    assert [one.low for one in ranges] == [handle(UNSIGNED.table, one) for one in (SIGN, TOP, 1)]
+    joined = handle_ranges(Expression.parse(f"id in (0, {TOP})"), UNSIGNED.table)
+    assert joined == (HandleRange(handle(UNSIGNED.table, TOP), handle(UNSIGNED.table, 1)),)
+
+
+def test_of_many_ranges_the_narrowest_gaps_are_closed() -> None:
+    some = [thousand * 1_000 + 2 * at for thousand in range(RANGES_MAX) for at in range(20)]
+    text = f"id in ({', '.join(map(str, some))}) and id in ({', '.join(map(str, reversed(some)))})"
+    ranges = handle_ranges(Expression.parse(text), SIGNED.table)
+    assert ranges == tuple(
+        HandleRange(handle(SIGNED.table, low), handle(SIGNED.table, low + 39)) for low in range(0, 32_000, 1_000)
+    )

@@ -48,7 +48,8 @@ class OneStream:
                 yield batch
                 continue
             ts = int(batch.events.commit_ts[beyond])  # a schema never changes within a commit_ts
-            yield replace(batch, events=batch.events.before(ts), through=ts - 1, barrier=None, last=True)
+            before = batch.events.before(ts)
+            yield replace(batch, events=before, through=ts - 1, barrier=None, last=True, looked_at=None)
             return
 
     def _first_of_another(self, events: Events) -> int | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
+
 from tistream.errors import Gone, RetryableError, Undecodable
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
@@ -18,6 +21,7 @@ from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.row_formats import RowEncoder
 from tistream_api.points.row_selection import RowSelection
 from tistream_api.points.table_rows import DecodedRows, Shape, pages
+from tistream_api.pull.answer import FILTERED_MS
 
 
 def undecodable(barrier: Barrier) -> Undecodable:
@@ -36,8 +40,8 @@ def undecodable(barrier: Barrier) -> Undecodable:
 class RowsPage:
     """One answer of ListRows, with at most `limit` rows. It begins after the raw key `after`. If `only` is set, only
     the row whose key has this text is sent. `count` is called with what is about to be sent, `record_barrier` with a
-    row that cannot be decoded, and the answer ends early once `stopping` returns True, or if `selection` has selected
-    nothing when `late` does."""
+    row that cannot be decoded. The answer ends early once `stopping` returns True, or if `selection` has selected
+    nothing for FILTERED_MS by `now_ms`."""
 
     scope: Scope
     shape: Shape
@@ -51,48 +55,61 @@ class RowsPage:
     record_barrier: Callable[[Barrier], None]
     stopping: Callable[[], bool]
     selection: RowSelection | None = None
-    late: Callable[[], bool] = lambda: False
+    now_ms: Callable[[], int] = lambda: 0
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the answer's bytes. Raises Undecodable before the first of them."""
         last, more = self.after, False
-        sent = 0
+        sent, begun, told_ms = 0, False, self.now_ms()
         try:
-            for found, barrier in self._found():
+            for found, barrier, reached in self._found():
                 rows = found if self.selection is None else self.selection.selected(found)
                 page = rows if len(rows) <= self.limit - sent else rows.slice(0, self.limit - sent)
                 if barrier is not None:
                     self.record_barrier(barrier)
-                if barrier is not None and not sent and not len(page):
+                if barrier is not None and not begun and not len(page):
                     raise undecodable(barrier)
+                if (len(page) and not begun) or self.selection is not None:
+                    begun = True
+                    yield b""  # from now on, no error status is possible; another pull may take the decode slot
                 if len(page):
-                    if not sent:
-                        yield b""  # the answer begins: from now on, no error status is possible
                     self.count(len(page), len(page), 0)
                     yield from self._counted(self.encoder.rows(page))
-                reached = found if len(page) == len(rows) else page
-                if len(reached):
-                    last = reached.raw[len(reached) - 1].as_py()
+                    told_ms = self.now_ms()
+                if len(page) == len(rows):
+                    last = max(last, reached)
+                else:
+                    last = page.raw[len(page) - 1].as_py()
                 sent += len(page)
-                if not sent and last != self.after and self.late():
-                    more = True
-                    break
-                if len(page) < len(rows) or barrier is not None or sent == self.limit or self.stopping():
+                silent = last != self.after and self.now_ms() - told_ms >= FILTERED_MS
+                if silent or len(page) < len(rows) or barrier is not None or sent == self.limit or self.stopping():
                     more = True
                     break
         except (RetryableError, Gone):
-            if not sent:
+            if not begun:
                 raise
             more = True  # the next answer goes on, or has the error
         cursor = self._cursor(last) if more else None
         yield from self._counted(self.encoder.end(cursor))
 
-    def _found(self) -> Iterator[tuple[DecodedRows, Barrier | None]]:
+    def _found(self) -> Iterator[tuple[DecodedRows, Barrier | None, bytes]]:
+        """Yield the rows that were read, and the key up to which, inclusive, all rows were: after each table of
+        versions, and without rows after each range."""
         rest = KeySpan(self.after + b"\0", b"") if self.after else KeySpan(b"", b"")
         asked = self.ranges if self.selection is None else self.selection.narrowed(self.ranges)
         ranges = [one for one in (some.clip(rest) for some in asked) if one is not None]
         shape = self.shape if self.selection is None else self.selection.decoded
-        return pages(shape, self.reads.scan(Window(0, self.shape.ts), ranges), self.only)
+        for at, one in enumerate(ranges):
+            for rows, barrier in pages(shape, self.reads.scan(Window(0, self.shape.ts), [one]), self.only):
+                yield rows, barrier, rows.raw[len(rows) - 1].as_py() if len(rows) else b""
+                if barrier is not None:
+                    return
+            if at + 1 < len(ranges) and one.span.end < ranges[at + 1].span.start:
+                yield (
+                    DecodedRows(shape, (), (), np.empty(0, np.int64), pa.array([], pa.large_binary())),
+                    None,
+                    one.span.end,
+                )
 
     def _cursor(self, key: bytes) -> str:
         return point_cursor.encode(Kind.ROWS, self.scope, PointPosition(0, self.shape.ts, key=key))

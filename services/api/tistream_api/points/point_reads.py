@@ -38,7 +38,6 @@ from tistream_api.points.row_selection import RowSelection
 from tistream_api.points.snapshot_pull import SnapshotPage, check_snapshot
 from tistream_api.points.transaction import Transaction
 from tistream_api.pull.admitted import Admission, Admitted, Answer, ReadCaller
-from tistream_api.pull.answer import FILTERED_MS
 from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.request.point_queries import DiffRequest, HistoryRequest, RowsRequest, SnapshotRequest
 from tistream_api.tenant.ts_validator import TsValidator
@@ -78,7 +77,6 @@ class PointReads:
             if ask.choice is not None:
                 ask.choice.check(version.table)
                 selection = RowSelection(ask.choice, shape)
-            late_ms = self.admission.clock.monotonic_ms() + FILTERED_MS
             page = RowsPage(
                 scope,
                 shape,
@@ -92,7 +90,7 @@ class PointReads:
                 view.record_barrier,
                 admitted.watched.stopping,
                 selection,
-                lambda: self.admission.clock.monotonic_ms() >= late_ms,
+                self.admission.clock.monotonic_ms,
             )
             return page.pieces()
 

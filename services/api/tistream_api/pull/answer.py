@@ -27,7 +27,7 @@ from tistream_api.encode.piece import Piece
 from tistream_api.request.params import PullParams
 
 INTERRUPTED_MS = 500  # pause of a stream whose input cannot be read
-FILTERED_MS = 5_000  # an answer whose filter has selected nothing for so long ends where it is
+FILTERED_MS = 5_000  # an answer with a filter that has sent no bytes for so long ends where it is
 IDLE_MS = 1_000  # interval of `resolved` events in a stream without other events
 
 
@@ -79,15 +79,17 @@ class Pull:
 
     def _page(self) -> Iterator[Piece]:
         begun_ms = self.clock.monotonic_ms()
-        deadline_ms = begun_ms + self.params.wait_ms
+        deadline_ms, told_ms = begun_ms + self.params.wait_ms, begun_ms
         page = _Page(self.start, self.params.limit, self.one)
         while True:
             high = self._high()
             if page.at.low_ts < high:
                 try:
                     for events in self._wanted(page.take(self._scanned(page.at, high, self.params.limit))):
-                        yield from self._bytes(events)
-                        if not page.sent and page.at > self.start and self._late(begun_ms):
+                        for piece in self._bytes(events):
+                            yield piece
+                            told_ms = self.clock.monotonic_ms() if len(piece) else told_ms
+                        if page.at > self.start and self._late(told_ms):
                             page.full = True
                             break
                 except (RetryableError, Gone):
@@ -234,6 +236,8 @@ class _Page:
             if len(events):
                 self.sent += len(events)
                 self.at = events.position(len(events) - 1)
+            if batch.looked_at is not None:
+                self.at = max(self.at, batch.looked_at)
             self._reach(batch.through)
             self.barrier = batch.barrier
             yield events

@@ -153,12 +153,15 @@ def chosen(choice: EventChoice, found: Iterator[Batch]) -> Iterator[Batch]:
         selected = _Selected(choice, batch.events)
         misfit = selected.misfit
         if misfit is None:
-            yield replace(batch, events=selected.events(len(batch.events)))
+            looked_at = batch.events.position(len(batch.events) - 1) if len(batch.events) else None
+            yield replace(batch, events=selected.events(len(batch.events)), looked_at=looked_at)
             continue
         commit_ts = int(batch.events.commit_ts[misfit])
         through = None if batch.through is None else commit_ts - 1
         before = misfit if through is None else int(np.searchsorted(batch.events.commit_ts, commit_ts))
-        yield replace(batch, events=selected.events(before), through=through, barrier=None, last=True)
+        looked_at = batch.events.position(before - 1) if before else None
+        events = selected.events(before)
+        yield replace(batch, events=events, through=through, barrier=None, last=True, looked_at=looked_at)
         return
 
 

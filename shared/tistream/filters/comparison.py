@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -39,6 +39,20 @@ def compare(how: str, left: Operand, right: Operand) -> Operand:
     ordered = how not in (EQUAL, UNEQUAL)
     a, b = _alike(left, right, ordered=ordered)
     return Operand(OperandType.BOOL, _COMPARE[how](a, b), f"{left.name} {how} {right.name}")
+
+
+def member_of(left: Operand, members: Sequence[Operand]) -> Operand:
+    """`IN`. Raises InvalidRequest as `compare`."""
+    alike = [_like_a_column(left, one) for one in members]
+    found: Any = pa.scalar(False)
+    if some := [one.as_py() for one in alike if one is not None]:
+        values = _column_values(left)
+        among = pc.is_in(values, value_set=pa.array(some, values.type))
+        found = pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), among)
+    others = [one for one, constant in zip(members, alike, strict=True) if constant is None]
+    for one in others:
+        found = pc.or_kleene(found, compare(EQUAL, left, one).values)
+    return Operand(OperandType.BOOL, found, f"{left.name} IN")
 
 
 def null_safe_equal(left: Operand, right: Operand) -> Operand:
@@ -190,4 +204,31 @@ def _texts(left: Operand, right: Operand, *, ordered: bool) -> tuple[Any, Any]:
             " compare each with a text"
         )
     collation = next(iter(collations), None) or "utf8mb4_bin"
-    return comparable(left.values, collation, ordered=ordered), comparable(right.values, collation, ordered=ordered)
+    return _folded(left, collation, ordered=ordered), _folded(right, collation, ordered=ordered)
+
+
+def _folded(operand: Operand, collation: str, *, ordered: bool) -> Any:
+    """The texts of an operand as collation.comparable converts them. An operand is converted once, however often an
+    expression names it."""
+    key = collation, ordered
+    if key not in operand.folded:
+        operand.folded[key] = comparable(operand.values, collation, ordered=ordered)
+    return operand.folded[key]
+
+
+def _like_a_column(column: Operand, constant: Operand) -> Any:
+    """A constant in the type in which the values of the column are compared with it, as _column_values returns them;
+    None if they must be compared one by one."""
+    if column.constant or not constant.constant:
+        return None
+    if column.sort is OperandType.EXACT and column.values.type in (_INT64, _UINT64):
+        number = constant.sort in (OperandType.EXACT, OperandType.TEXT)
+        return _integer(numeric(constant).values, column.values.type) if number else None
+    texts = column.sort in (OperandType.TEXT, OperandType.ENUM) and constant.sort is OperandType.TEXT
+    return _folded(constant, column.collation or "utf8mb4_bin", ordered=False) if texts else None
+
+
+def _column_values(column: Operand) -> Any:
+    if column.sort in (OperandType.TEXT, OperandType.ENUM):
+        return _folded(column, column.collation or "utf8mb4_bin", ordered=False)
+    return column.values

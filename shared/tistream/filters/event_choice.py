@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from tistream.schema.tidb.table import Column, Table
 from tistream.schema.visible import Name, fold
 
 OPERATIONS = ("insert", "update", "delete")
+_FITTED_KEPT = 256
 PARAMETERS = ("tables", "operations", "columns", "where")
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ class EventChoice:
     where: Expression | None = field(default=None, compare=False)
     # By the columns of `where` in a table: the error if their types do not fit.
     _fitting: dict[tuple[Column, ...], str | None] = field(default_factory=dict, compare=False, repr=False)
+    _fitted: set[Hashable] = field(default_factory=set, compare=False, repr=False)  # keys that check_once has passed
 
     @classmethod
     def parse(
@@ -109,6 +111,17 @@ class EventChoice:
             reason = str(error)
         if reason is not None:
             raise InvalidRequest(f"where: {reason}", {"parameter": "where"})
+
+    def check_once(self, key: Hashable, tables: Callable[[], Iterable[Table]]) -> None:
+        """Check that `where` can be evaluated for the rows of all tables. `tables` is called once for each key. Raises
+        the error of `check`."""
+        if self.where is None or key in self._fitted:
+            return
+        for table in tables():
+            self.check(table)
+        if len(self._fitted) >= _FITTED_KEPT:
+            self._fitted.clear()
+        self._fitted.add(key)
 
     def check_columns(self, tables: Sequence[Table]) -> None:
         """Check that each rule of `columns` without wildcards names a column of one of the tables. Raises

@@ -30,6 +30,7 @@ from tistream.schema.visible import fold
 _MISSING = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>")
 CHARS_MAX = 16_384
 DEPTH_MAX = 64
+MEMBERS_MAX = 4_096
 
 _Node = TypeVar("_Node", bound=exp.Expr)
 _COMPARISONS: dict[type[exp.Expr], str] = {
@@ -152,6 +153,11 @@ def _check(node: exp.Expr, depth: int) -> None:
         raise InvalidRequest(f"{_named(node)}: {extra} is not supported")
     if isinstance(node, exp.Column):
         return
+    if isinstance(node, exp.In) and len(node.expressions) > MEMBERS_MAX:
+        raise InvalidRequest(
+            f"{_named(node)} has {len(node.expressions)} values: at most {MEMBERS_MAX} are accepted; ask for a part "
+            "of them"
+        )
     if isinstance(node, exp.Escape) and not isinstance(node.this, exp.Like):
         raise InvalidRequest("ESCAPE is supported after LIKE only")
     operands = node.flatten(unnest=False) if isinstance(node, (exp.And, exp.Or)) else node.iter_expressions()
@@ -229,11 +235,7 @@ def _is(node: Any, columns: Columns) -> Operand:
 
 
 def _in(node: Any, columns: Columns) -> Operand:
-    operand = _evaluate(node.this, columns)
-    found: Any = pa.scalar(False)
-    for one in node.expressions:
-        found = pc.or_kleene(found, compared.compare(compared.EQUAL, operand, _evaluate(one, columns)).values)
-    return Operand(OperandType.BOOL, found, f"{operand.name} IN")
+    return compared.member_of(_evaluate(node.this, columns), [_evaluate(one, columns) for one in node.expressions])
 
 
 def _between(node: Any, columns: Columns) -> Operand:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
@@ -50,6 +50,8 @@ class Operand:
     name: str  # as errors show it
     collation: str | None = None  # of texts of a column
     numbers: Any = None
+    # By (collation, whether order counts): the values, once they were converted (comparison.py).
+    folded: dict[tuple[str, bool], Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def constant(self) -> bool:

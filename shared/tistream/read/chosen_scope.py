@@ -41,35 +41,44 @@ class ChosenScope(Scope):
         return bool(self.choice.chosen([version])[0])
 
 
+@dataclass(frozen=True, slots=True)
+class FoundIds:
+    """The physical ids, ascending, that rows of chosen tables have; None: rows of any id are read."""
+
+    ids: Int64s | None
+
+
 class ChosenIds:
     """Caches the physical ids of chosen tables. They are computed anew only after a table has changed, because a tenant
     may have very many tables. Not thread-safe."""
 
     def __init__(self) -> None:
         self._of: History | None = None
-        self._known: dict[TableChoice, tuple[int, Int64s | None]] = {}
+        self._known: dict[ChosenScope, tuple[int, FoundIds]] = {}
 
-    def within(self, history: History, choice: TableChoice, window: Window) -> Int64s | None:
-        """The physical ids, ascending, that rows of chosen tables have in the window. None if every base table is
-        chosen: then rows of any id are read, so that a row whose id no schema contains is noticed."""
+    def known(self, history: History, scope: ChosenScope, window: Window) -> FoundIds | None:
+        """The ids that were kept for this window; None if they must be computed."""
         if history is not self._of:
             self._of, self._known = history, {}
-        since = history.steady_since(window.low, window.high)
-        known = self._known.get(choice)
-        if known is not None and known[0] == since:
-            return known[1]
-        found = _ids(history, choice, window)
-        if since is not None:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            self._known[choice] = since, found
-        return found
+        known = self._known.get(scope)
+        same = known is not None and known[0] == history.steady_since(window.low, window.high)
+        return known[1] if known is not None and same else None
+
+    def keep(self, history: History, scope: ChosenScope, since: int | None, found: FoundIds) -> None:
+        """Keep ids of a window of `history` that is steady since `since`."""
+        if since is None or history is not self._of:
+            return
+        if len(self._known) >= _KEPT:
+            self._known.clear()
+        self._known[scope] = since, found
 
 
-def _ids(history: History, choice: TableChoice, window: Window) -> Int64s | None:
-    tables = [one for one in history.versions_within(window.low, window.high) if one.head.kind == "table"]
-    chosen = choice.chosen(tables)
-    if all(chosen):
-        return None
+def chosen_ids(tables: Sequence[TableVersion], scope: ChosenScope) -> FoundIds:
+    """The ids that rows of the scope have, among these base tables. If the scope is a tenant of which every table is
+    chosen, rows of any id are read, so that a row whose id no schema contains is noticed."""
+    assert scope.choice is not None
+    chosen = scope.choice.chosen(tables)
+    if scope.database is None and all(chosen):
+        return FoundIds(None)
     found = {one for version, taken in zip(tables, chosen, strict=True) if taken for one in version.head.physical_ids}
-    return np.array(sorted(found), np.int64)
+    return FoundIds(np.array(sorted(found), np.int64))

@@ -182,7 +182,8 @@ class Scan:
         raw = isinstance(self._scope, RawScope)
         groups = plan.groups_in(self._source.segments(window), window, ids, raw=raw)
         while self._low < end:
-            shape = self._numbered, self._moving, self._needed, self._excluded
+            excluded = None if self._excluded is None else self._excluded.key
+            shape = self._numbered, self._moving, self._needed, excluded
             key = (self._scope, self._low, end, self._rows, self._budget, *shape)
             step = self._source.shared(key, end, lambda alive: self._step(groups, end, ids, alive), self._alive)
             if step.crowd is not None:

@@ -16,7 +16,7 @@ from tistream.model import raw_row
 from tistream.model.ts import MAX_TS, Window
 from tistream.pool.segment_index import SegmentIndex
 from tistream.read import plan
-from tistream.read.chosen_scope import ChosenIds, ChosenScope
+from tistream.read.chosen_scope import ChosenIds, ChosenScope, chosen_ids
 from tistream.read.cursor import Scope
 from tistream.read.events import Ddls
 from tistream.read.group_cache import GroupCache
@@ -86,14 +86,25 @@ class TenantSource:
         if isinstance(scope, RawScope):
             return None if scope.keyspace is None else np.array([raw_row.table_id(scope.keyspace)], np.int64)
         if isinstance(scope, ChosenScope):
-            assert scope.choice is not None
-            with self._lock:
-                return self._chosen.within(self._history(), scope.choice, window)
+            return self._chosen_ids(scope, window)
         if scope.database is None:
             return None
         with self._lock:
             tables = self._history().tables_named(scope.database, scope.table, window.low, window.high)
         return np.array(sorted({one for table in tables for one in table.physical_ids}), dtype=np.int64)
+
+    def _chosen_ids(self, scope: ChosenScope, window: Window) -> Int64s | None:
+        with self._lock:
+            history = self._history()
+            found = self._chosen.known(history, scope, window)
+            if found is not None:
+                return found.ids
+            tables = [one for one in history.versions_within(window.low, window.high) if one.head.kind == "table"]
+            since = history.steady_since(window.low, window.high)
+        found = chosen_ids(tables, scope)  # without the lock, because rules may be many
+        with self._lock:
+            self._chosen.keep(history, scope, since, found)
+        return found.ids
 
     def shapes(self, scope: Scope, ids: Sequence[int], window: Window) -> Shapes:
         with self._lock:
@@ -131,10 +142,7 @@ class TenantSource:
 
     def shared(self, key: Hashable, high: int, make: Callable[[Alive], DerivedResult[T]], alive: Alive) -> T:
         with self._lock:
-            history = self._history()
-            if history is not self._worked_of:  # the history was read again, and may differ
-                self._worked_of, self._mine = history, object()
-            mine = self._mine
+            history, mine = self._named_history()
 
         def made(alive: Alive) -> SharedResult:
             worked = make(alive)
@@ -143,6 +151,19 @@ class TenantSource:
             return SharedResult(worked.value, worked.size if stands else None, self._cache.until_ms(worked.of))
 
         return cast(T, self._cache.work.get((mine, key), made, alive))
+
+    def _named_history(self) -> tuple[History, object]:
+        """The history, and an object that stands for it in keys. The caller holds the lock."""
+        history = self._history()
+        if history is not self._worked_of:  # the history was read again, and may differ
+            self._worked_of, self._mine = history, object()
+        return history, self._mine
+
+    def steady_key(self, ts: int) -> Hashable:
+        """A key of the tables at `ts`. While it stays the same, they do."""
+        with self._lock:
+            history, mine = self._named_history()
+            return mine, history.steady_since(ts, ts)
 
     def name_exists(self, scope: Scope, low: int, high: int) -> bool:
         """Whether any table or database has the scope's name at any time from `low` to `high`, both inclusive."""

@@ -56,10 +56,11 @@ class GroupStatistics:
 
 
 class Excluded(Protocol):
-    """Decides, without reading rows, which row groups no event that the reader wants can come from. Instances that
-    decide equally are equal, and have equal hashes."""
+    """Decides, without reading rows, which row groups no event that the reader wants can come from."""
 
-    def __hash__(self) -> int: ...
+    @property
+    def key(self) -> Hashable:
+        """Equal for instances that decide equally. It is kept with results that readers share, so it is small."""
 
     def __call__(self, group: GroupRef, window: Window) -> bool:
         """Whether no row of the group in the window gives an event that the reader wants."""

@@ -19,6 +19,7 @@ from tistream.storage.object_store import Body, ObjectInfo, ObjectStore
 from tistream.storage.release_log import ReleaseLog
 from tistream_ingest.plan.rules import SourceRules
 from tistream_ingest.source.source import SourceRunner
+from tistream_ingest.source.stopped import SourceHeld
 
 COLUMNS = ["commit_ts", "start_ts", "key", "op_type", "value", "old_value", "txn_source"]
 
@@ -154,21 +155,35 @@ class Hooked:
 
 
 class Merged:
-    """An object store in which each segment of the pool is gone when it is first read: compaction has replaced it."""
+    """An object store in which each segment of the pool is gone when it is first read: compaction has replaced it. With
+    `lost` it stays gone."""
 
-    def __init__(self, inner: ObjectStore) -> None:
-        self._inner, self.gone = inner, set[str]()
+    def __init__(self, inner: ObjectStore, *, lost: bool = False) -> None:
+        self._inner, self._lost, self.gone = inner, lost, set[str]()
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         call = getattr(self._inner, name)
 
         def read(key: str, *args: object) -> object:
-            if "/segment/" in key and key not in self.gone:
+            if "/segment/" in key and (self._lost or key not in self.gone):
                 self.gone.add(key)
                 raise NotFoundYet(key)
             return call(key, *args)
 
         return read if name.startswith("get") else call
+
+
+def test_a_segment_that_the_newest_manifests_still_name_is_said_to_be_lost() -> None:
+    adapted = Adapted("large", SMALL)
+    source = adapted.adapter(Merged(adapted.objects, lost=True))  # type: ignore[arg-type]
+
+    def run() -> None:
+        for _ in adapted.replay():
+            adapted.run(source)
+
+    with pytest.raises(SourceHeld, match=r"it is lost: .*a sound copy in its place") as held:
+        run()
+    assert held.value.stage == "damaged"
 
 
 def test_a_segment_that_is_compacted_away_while_old_values_are_read_holds_the_source_until_it_reads_again() -> None:

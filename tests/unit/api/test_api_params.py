@@ -169,3 +169,10 @@ def test_lists_and_coverage() -> None:
             parse(AtQuery, wrong)
     with pytest.raises(InvalidRequest):
         check(b"a=1", ())
+
+
+def test_a_filter_is_parsed_by_the_endpoint_and_not_by_the_model_that_the_event_loop_makes() -> None:
+    query = parse(PullQuery, b"start_ts=1&where=sleep(5)")
+    with pytest.raises(InvalidRequest, match=r"where: .*is not supported") as refused:
+        query.parsed()
+    assert refused.value.extra == {"parameter": "where"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import gc
 import io
 import random
 import threading
 import zlib
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -28,13 +29,15 @@ from tistream.filters.event_choice import EventChoice
 from tistream.model.ts import Window
 from tistream.pool.segment_index import SegmentIndex
 from tistream.read import cursor as cursors
+from tistream.read.chosen_scope import ChosenScope
 from tistream.read.cursor import Position, Scope
 from tistream.read.group_cache import GroupCache
 from tistream.read.scan import Budget
 from tistream.read.source import TenantSource
+from tistream.schema.visible import TableVersion
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.pull.answer import FILTERED_MS
-from tistream_api.pull.filtered import check_choice
+from tistream_api.pull.filtered import NamedTables, Outside, check_choice
 
 Line = dict[str, Any]
 
@@ -374,3 +377,82 @@ def test_a_malformed_filter_is_refused_by_the_name_of_its_parameter(of: Any, par
     with pytest.raises(InvalidRequest, match=f"{parameter}: .*{reason}") as refused:
         choice(**of)
     assert refused.value.extra == {"parameter": parameter}
+
+
+def only(table: str) -> World:
+    """One table of `everything`, alone in its row groups."""
+    rows, history = committed("everything")
+    named = everything().source.tables_named(Scope(everything().tenant, "shop", table), whole())
+    mine = rows.filter(pl.col("table_id").is_in([one for found in named for one in found.physical_ids]))
+    return world_of(golden.load("everything"), mine, history)
+
+
+def test_rows_that_a_condition_does_not_fit_end_the_answer_also_if_their_keys_are_excluded() -> None:
+    world = only("ddl1")
+    first = next(line for line in every("shop", "ddl1") if line["type"] == "row")
+    body = world.pull("shop", "ddl1", start=Position(world.snapshot_ts), choice=choice(where="id < -9 and c = 7"))
+    assert int(orjson.loads(body.splitlines()[-1])["resolved_ts"]) == int(first["commit_ts"]) - 1
+
+
+def test_shared_results_do_not_keep_what_a_filter_knows_of_tables() -> None:
+    world = busy()
+    assert pulled(world, "shop", "busy", of=choice(where="id < 700"))
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, Outside)]
+
+
+class Walked(TenantSource):
+    """A source that counts how often all tables of a scope were looked up."""
+
+    walks = 0
+
+    def tables_at(self, ts: int, scope: Scope) -> list[TableVersion]:
+        self.walks += 1
+        return super().tables_at(ts, scope)
+
+
+def walked(lock: Any) -> Walked:
+    world = everything()
+    cache = GroupCache(world.objects, 64 << 20)
+    return Walked(lock, lambda: world.history, lambda: world.indexes, cache, lambda: None)
+
+
+@pytest.mark.parametrize(("of", "walks"), [({"columns": "id"}, 0), ({"tables": "*.*"}, 0), ({"where": "1 = 1"}, 1)])
+def test_pages_by_cursor_look_at_all_tables_at_most_once(of: Any, walks: int) -> None:
+    source, some, end_ts = walked(threading.RLock()), choice(**of), everything().end_ts
+    for back in range(3):
+        check_choice(some, source, Scope(everything().tenant), Window(end_ts - back, end_ts - back), begins=False)
+    assert source.walks == walks
+
+
+@dataclass(frozen=True)
+class Unlocked:
+    """A choice of tables by rules that checks that the tenant's lock is free meanwhile."""
+
+    lock: Any
+    asked: list[int] = field(default_factory=list, compare=False)
+
+    def chosen(self, versions: Sequence[TableVersion]) -> Sequence[bool]:
+        assert self.lock.acquire(blocking=False)
+        self.lock.release()
+        self.asked.append(len(versions))
+        return [one.head.id % 2 == 0 for one in versions]
+
+
+def test_rules_are_compared_with_the_names_of_all_tables_once_and_without_the_lock_of_the_tenant() -> None:
+    lock, end_ts = threading.Lock(), everything().end_ts
+    rules, source = Unlocked(lock), walked(lock)
+    scope = ChosenScope(everything().tenant, None, None, rules)
+    first, second = (source.physical_ids(scope, Window(end_ts - back, end_ts)) for back in (1, 0))
+    assert first is not None
+    assert second is not None
+    assert first.tolist() == second.tolist()
+    assert len(rules.asked) == 1
+
+
+def test_a_database_that_is_the_only_one_is_not_held_by_rows_of_unnamed_tables() -> None:
+    world = only("busy")
+    databases = world.source.databases(world.end_ts)
+    every_table = NamedTables(choice(tables="*.*"), None)
+    scope = ChosenScope(world.tenant, databases[0], None, every_table)
+    assert world.source.physical_ids(scope, whole()) is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,8 @@ from support import filter_cases
 from support.effort import examples
 from support.feed_tables import Change, batch, column, version
 from tistream.errors import InvalidRequest
+from tistream.filters import comparison
+from tistream.filters.collation import comparable
 from tistream.filters.expression import Expression
 
 ROWS = filter_cases.rows(1, 40)
@@ -64,6 +67,7 @@ ROWS = filter_cases.rows(1, 40)
         ("d % 2 = 1", "needs two integers"),
         ("n % u = 1", "needs two integers"),
         ("n * n * n * n = 1", "cannot be evaluated"),
+        (f"n in ({'1,' * 4_096}1)", "4097 values: at most 4096"),
         ("nope = 1", "has no column 'nope'"),
     ],
 )
@@ -156,3 +160,29 @@ def test_an_unknown_column_is_refused_with_the_near_name() -> None:
     of = version([column("id"), column("total")]).table
     with pytest.raises(InvalidRequest, match=r"has no column 'totl' \(did you mean total\?\)"):
         Expression.parse("totl > 1").columns(of)
+
+
+@pytest.mark.parametrize("name", ["n", "u", "d", "b", "g", "c", "da", "ti"])
+def test_in_is_true_of_the_rows_that_equal_one_of_its_members(name: str) -> None:
+    constants = {"da": ["'2024-02-29'", "'2000-01-01'"], "ti": ["'12:00:00'", "'-01:00:00.5'"]}
+    texts = ["'a'", "'A '", "'ä'", "''", "'5'"]
+    numbers = ["5", "'5'", "-1", "0.5", "1e1", "18446744073709551615"]
+    some = [*constants.get(name, texts if name in "bgc" else numbers), "null", name]
+    for count in (1, 2, len(some) - 1, len(some)):
+        members = some[:count]
+        either = " or ".join(f"{name} = {one}" for one in members)
+        for how in ("{}", "not ({})", "({}) is null"):
+            found = filter_cases.true_of(how.format(f"{name} in ({', '.join(members)})"), ROWS)
+            assert list(found) == list(filter_cases.true_of(how.format(either), ROWS)), (members, how)
+
+
+def test_a_column_is_converted_once_however_often_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = []
+
+    def counted(texts: Any, collation: str, *, ordered: bool) -> Any:
+        arrays.extend([texts] if isinstance(texts, pa.Array) else [])
+        return comparable(texts, collation, ordered=ordered)
+
+    monkeypatch.setattr(comparison, "comparable", counted)
+    filter_cases.true_of(f"c in ({', '.join(repr(str(one)) for one in range(50))}) or c = 'a' or c = 'b'", ROWS)
+    assert len(arrays) == 1

@@ -3,8 +3,8 @@ source."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,7 +38,9 @@ class NamedTables:
 
     def chosen(self, versions: Sequence[TableVersion]) -> Sequence[bool]:
         """For each version, whether the pull reads its rows."""
-        return [self.database in (None, one.folded[0]) and self.choice.includes(one.name) for one in versions]
+        assert self.choice.tables is not None
+        included = self.choice.tables.chosen([one.name for one in versions]).tolist()
+        return [taken and self.database in (None, one.folded[0]) for one, taken in zip(versions, included, strict=True)]
 
 
 def scope_of(scope: Scope, choice: EventChoice | None) -> Scope:
@@ -56,18 +58,14 @@ def check_choice(choice: EventChoice, source: TenantSource, scope: Scope, window
     if begins and choice.tables is not None:
         for database, table in choice.tables.literals:
             _check_table(source, scope, window, database, table)
-    if choice.where is None and choice.columns is None:
-        return
-    now = _tables(choice, source, scope, window.low)
-    for version in now:
-        choice.check(version.table)
-    if begins:
-        later = _tables(choice, source, scope, window.high)
-        choice.check_columns([version.table for version in (*now, *later)])
+    key = scope, source.steady_key(window.low)
+    choice.check_once(key, lambda: _tables(choice, source, scope, window.low))
+    if begins and choice.columns is not None:
+        choice.check_columns([one for ts in (window.low, window.high) for one in _tables(choice, source, scope, ts)])
 
 
-def _tables(choice: EventChoice, source: TenantSource, scope: Scope, ts: int) -> list[TableVersion]:
-    return [version for version in source.tables_at(ts, scope) if choice.includes(version.name)]
+def _tables(choice: EventChoice, source: TenantSource, scope: Scope, ts: int) -> list[Table]:
+    return [version.table for version in source.tables_at(ts, scope) if choice.includes(version.name)]
 
 
 def _check_table(source: TenantSource, scope: Scope, window: Window, database: str, table: str) -> None:
@@ -92,43 +90,54 @@ class NeededBy:
         return self.choice.needed(version.table)
 
 
-@dataclass(frozen=True, slots=True)
 class Outside:
     """Excludes row groups by their statistics (source_contract.Excluded): those of keys for which `where` cannot be
-    true, and those that have none of the operations."""
+    true, and those that have none of the operations. Of one scan, and not thread-safe."""
 
-    choice: EventChoice
-    scope: Scope
-    source: ScanSource = field(compare=False)
-    # For each (window, physical id): the tables with the handles that `where` selects; None: nothing can be excluded.
-    _known: dict[tuple[Window, int], list[TableHandles] | None] = field(default_factory=dict, compare=False, repr=False)
+    def __init__(self, choice: EventChoice, scope: Scope, source: ScanSource) -> None:
+        self._choice, self._scope, self._source = choice, scope, source
+        self._window: Window | None = None
+        # For each physical id in this window: its tables, with the handles that `where` selects. None: no row group of
+        # the id can be excluded.
+        self._known: dict[int, list[TableHandles] | None] = {}
+
+    @property
+    def key(self) -> Hashable:
+        """Implement Excluded.key."""
+        return self._choice, self._scope
 
     def __call__(self, group: GroupRef, window: Window) -> bool:
         """Whether no row of the group in the window gives an event that the filter selects."""
         physical_id = group.info.table_id_min
         if physical_id != group.info.table_id_max:
             return False  # rows of several small tables
-        key = window, physical_id
-        if key not in self._known:
-            self._known[key] = self._tables(physical_id, window)
-        tables = self._known[key]
+        if window != self._window:
+            self._window, self._known = window, {}
+        if physical_id not in self._known:
+            self._known[physical_id] = self._tables(physical_id, window)
+        tables = self._known[physical_id]
         if tables is None:
             return False
-        statistics = self.source.statistics(group)
+        statistics = self._source.statistics(group)
         return all(
             _other_keys(statistics, physical_id, ranges) or self._other_operations(statistics, table)
             for table, ranges in tables
         )
 
     def _tables(self, physical_id: int, window: Window) -> list[TableHandles] | None:
-        found = self.source.shapes(self.scope, [physical_id], window)
-        versions = [one.version for one in found.intervals.get(physical_id, ()) if one.version is not None]
-        tables: list[TableHandles] = [(one.table, self.choice.keys(one.table)) for one in versions]
-        unbounded = self.choice.operations is None and any(ranges is None for _, ranges in tables)
+        found = self._source.shapes(self._scope, [physical_id], window)
+        versions = [one.version.table for one in found.intervals.get(physical_id, ()) if one.version is not None]
+        try:
+            for table in versions:
+                self._choice.check(table)
+        except InvalidRequest:
+            return None  # its rows end the answer, so they are read
+        tables: list[TableHandles] = [(table, self._choice.keys(table)) for table in versions]
+        unbounded = self._choice.operations is None and any(ranges is None for _, ranges in tables)
         return None if unbounded or physical_id in found.unknown else tables
 
     def _other_operations(self, statistics: GroupStatistics, table: Table) -> bool:
-        wanted = self.choice.operations
+        wanted = self._choice.operations
         if wanted is None or statistics.ops is None:
             return False
         if statistics.ops == (OP_DELETE, OP_DELETE):

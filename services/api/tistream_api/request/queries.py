@@ -13,7 +13,6 @@ from urllib.parse import urlencode
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from tistream.errors import InvalidRequest
 from tistream.filters.event_choice import EventChoice
 from tistream.model.ids import TenantKey
 from tistream.model.ts import MAX_TS
@@ -146,17 +145,8 @@ class AnyPullQuery(QueryModel):
         """The parameter `tables`; None for a pull of one table."""
         return None
 
-    @property
-    def choice(self) -> EventChoice | None:
-        """The filter. Raises InvalidRequest."""
-        return _choice(self.rules, self.operations, self.columns, self.where)
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        try:
-            self.choice  # noqa: B018
-        except InvalidRequest as error:
-            raise WrongQuery(str(error), str(error.extra["parameter"])) from None
         if self.squash or self.snapshot is not None:
             return self  # point_queries.squash_ask has the rules, and reads times
         self._check_numbers()
@@ -189,7 +179,9 @@ class AnyPullQuery(QueryModel):
             )
 
     def parsed(self, coding: str | None = None) -> PullParams:
-        """Convert the query to the parameters of a pull. `coding`: the Content-Encoding of the answer."""
+        """Convert the query to the parameters of a pull. `coding`: the Content-Encoding of the answer. The filter is
+        parsed here, in a thread of the request, because the models are made in the event loop, which must not wait for
+        a long `where`. Raises InvalidRequest, which names the parameter."""
         events = ALL if self.events is None else self.events
         assert not isinstance(self.start_ts, str)
         assert not isinstance(self.end_ts, str)
@@ -203,7 +195,7 @@ class AnyPullQuery(QueryModel):
             self.format,
             events,
             coding,
-            self.choice,
+            _choice(self.rules, self.operations, self.columns, self.where),
         )
 
 

@@ -32,6 +32,7 @@ from tistream_ingest.source.bucket import Bucket
 from tistream_ingest.source.stopped import HEALS, SourceHeld, SourceStopped
 
 WAIT_MS = 500  # between looks at the pool
+REREADS = 3  # of the pool's manifests, until an object that they still name counts as lost
 
 
 class ReleaseRunner(Protocol):
@@ -96,6 +97,9 @@ class SourceRunner:
     _last: Release | None = None
     _open: tuple[Release, ReleaseInput | None] | None = None
     _catalog: Catalog | None = None
+    _gone: dict[str, int] = field(
+        default_factory=dict
+    )  # object of the pool -> the steps of this release that missed it
     _loaded: bool = False  # whether the metadata was listed since this process began
 
     @property
@@ -290,6 +294,7 @@ class SourceRunner:
         for piece in release.files:
             self.announce(self.identity.tenant, STORE_ID, piece.ts)
         self._last, self._open = release, None
+        self._gone.clear()
         self.seen.released_ts, self.seen.waits_for = release.high, None
         self._catalog.released(release.high, self._horizon(release.high), taking.compared)
 
@@ -328,9 +333,8 @@ class SourceRunner:
 
     def _failed(self, failed: WorkFailure) -> None:
         """Raise the error that stops or holds the source after a failed job."""
-        if failed.kind == "missing" and layout.tenant_of(failed.object or "") is not None:
-            # A segment or run of the pool, from which old values were read. The next step reads the newer manifests.
-            raise SourceHeld("sort", "it was compacted into another object: the pool is read again", failed.object)
+        if failed.kind == "missing" and failed.object is not None and self._of_pool(failed.object):
+            self._pool_object_gone(failed.object)
         if failed.kind == "missing":
             safe_point = self.bucket.safe_point()
             if safe_point > self.released_ts:
@@ -342,3 +346,16 @@ class SourceRunner:
         if failed.kind in ("broken", "refused"):
             raise SourceStopped(failed.reason)
         raise SourceHeld("push", failed.reason)
+
+    def _of_pool(self, key: str) -> bool:
+        """Whether an object is a segment or run of the tenant's pool, from which old values are read."""
+        return layout.task_of(key) is not None and layout.tenant_of(key) == self.identity.tenant
+
+    def _pool_object_gone(self, key: str) -> None:
+        """Hold the source until the next step reads the newer manifests. If they still name the object after REREADS
+        steps, it was not compacted, but is lost."""
+        self._gone[key] = self._gone.get(key, 0) + 1
+        if self._gone[key] <= REREADS:
+            raise SourceHeld("sort", "it was compacted into another object: the pool is read again", key)
+        reason = "it is lost: it is gone, and the newest manifests still name it, so another program has deleted it"
+        raise SourceHeld("damaged", f"{reason}; {HEALS}", key)

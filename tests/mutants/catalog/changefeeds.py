@@ -343,13 +343,13 @@ def feed_holds_still_without_a_reason(original: Function) -> Function:
 
 
 @mutant(
-    "tistream:ChosenIds.within",
+    "tistream:TenantSource._chosen_ids",
     invariants=(46,),
     catchers=("test_only_row_groups_of_tables_that_the_rules_choose_are_fetched_and_decoded",),
 )
 def feed_reads_every_table(original: Function) -> Function:
     """The row groups of all tables are fetched, whatever the rules of the feed."""
-    return lambda self, history, choice, window: None
+    return lambda self, scope, window: None
 
 
 @mutant(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -47,12 +48,12 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.create_table import Dialect, table_statements
 from tistream.schema.tidb.table import ENUM, VARCHAR, VECTOR
 from tistream.secrets.sealing import private_keys, seal
-from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed, Skip
+from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed, Move, Skip
 from tistream.wire.bulk.feed_verify import VerifyFeed
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.load import Load
-from tistream_changefeed.core.progress import Fence, Progress
-from tistream_changefeed.core.shard import Order, Transaction
+from tistream_changefeed.core.progress import Fence, Progress, Revision
+from tistream_changefeed.core.shard import Order, Shard, Transaction
 from tistream_changefeed.feed_checks import FeedChecks
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.holder import Holder
@@ -128,6 +129,11 @@ def opened(server: MariaDb, epoch: int = 1) -> Iterator[MySqlSink]:
         yield sink
     finally:
         sink.close()
+
+
+def applied(revision: int, moved: Move | None = None, **members: Any) -> Order:
+    """An order of a feed's shard under a revision."""
+    return Order(TenantKey("7", "acme"), "copy", start_ts=100, revision=Revision(revision, moved), **members)
 
 
 @contextmanager
@@ -391,6 +397,29 @@ def test_a_holder_that_was_replaced_writes_nothing(table: MariaDb) -> None:
     with pytest.raises(FeedFailed) as refused, opened(table):
         pass
     assert refused.value.failure.kind == "fenced"
+
+
+def test_shards_from_before_a_cut_that_the_meta_server_has_forgotten_write_nothing(server: MariaDb) -> None:
+    cut = Move(revision=2, ts=150, cut=True)
+    for shard in range(3):
+        _written(server, applied(2, cut, shard=shard, fence=Fence(1, 5), shards=3))
+    for order, reason in (
+        (applied(1, shard=0, fence=Fence(1, 6), shards=2), "revision 2 of the feed has written here"),
+        (applied(2, shard=1, fence=Fence(1, 6), shards=2), "3 shards of the feed have written here"),
+    ):
+        with pytest.raises(FeedFailed, match=reason):
+            _written(server, order)
+    _written(server, applied(3, Move(revision=3, ts=120), shard=1, fence=Fence(1, 6), shards=2))
+
+
+def _written(server: MariaDb, order: Order) -> None:
+    """Open the sink of a shard, and write what a holder writes first."""
+    sink, shard = MySqlSink(target_of(server), order, CLOCK), Shard(order, Random(1))
+    try:
+        found, ends = sink.open()
+        sink.write(shard.opened(found, ends, sink.where))
+    finally:
+        sink.close()
 
 
 def test_a_ddl_that_was_executed_before_a_crash_is_not_executed_again(server: MariaDb) -> None:

@@ -15,7 +15,7 @@ from tistream.wire.bulk.changefeeds import Applied, Move, Skip
 from tistream_changefeed.core import barrier, progress
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.outgoing import SentMessage
-from tistream_changefeed.core.progress import Fence, PartitionTally, Progress, Revision
+from tistream_changefeed.core.progress import FIRST, Fence, PartitionTally, Progress, Revision
 from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.rows.window import raw_changes
 from tistream_changefeed.sinks.kafka.feed_settings import parsed
@@ -104,17 +104,45 @@ def test_a_worker_of_a_revision_from_before_a_cut_sends_nothing() -> None:
     cut = replace(before, applied=Applied(revision=2, from_ts=150, after_ts=150))
     reason = r"revision 2 .* orders revision 1: .* create it under another id"
     with pytest.raises(FeedFailed, match=reason) as error:
-        progress.check_revision([before, cut], FENCE, 1, "kafka")
+        progress.check_revision([before, cut], FENCE, Revision(1), 2, "kafka")
     assert error.value.failure.kind == "retry", "the meta server may order it soon"
-    progress.check_revision([before, cut], FENCE, 2, "kafka")
-    progress.check_revision([before, cut], Fence(6, 1), 0, "kafka")  # of an earlier feed of this name
-    progress.check_revision([cut], FENCE, 1, "kafka")  # a feed of one shard sends on from its position
+    progress.check_revision([before, cut], FENCE, Revision(2), 2, "kafka")
+    progress.check_revision([before, cut], Fence(6, 1), FIRST, 2, "kafka")  # of an earlier feed of this name
+    progress.check_revision([cut], FENCE, Revision(1), 1, "kafka")  # a feed of one shard sends on from its position
+
+
+def test_a_feed_has_the_shards_that_its_newest_revision_has_written_with() -> None:
+    """As after a restore of the meta database, in which later changes get the numbers of forgotten ones."""
+    before = Progress(NOW, 100, FENCE, shards=3)
+    cut = replace(before, applied=Applied(revision=2, from_ts=150, after_ts=150), shards=2)
+    move, older = Move(revision=3, ts=120), Move(revision=2, ts=150)
+    for revision, shards in ((Revision(2), 3), (Revision(3), 3), (Revision(3, older), 3), (Revision(2), 1)):
+        with pytest.raises(
+            FeedFailed, match=rf"2 shards .* orders {shards}: .* resume it with a checkpoint_ts"
+        ) as error:
+            progress.check_revision([before, cut, cut], FENCE, revision, shards, "kafka")
+        assert error.value.failure.kind == "failed"
+    progress.check_revision([before, cut, cut], FENCE, Revision(3), 2, "kafka")
+    progress.check_revision([before, cut, cut], FENCE, Revision(3, move), 3, "kafka")  # all shards begin at one ts
+    unknown = replace(cut, shards=None)  # of an earlier release
+    progress.check_revision([before, unknown, unknown], FENCE, Revision(2), 3, "kafka")
+
+
+def test_a_move_under_a_number_that_the_sink_has_seen_before_is_refused() -> None:
+    there = Progress(NOW, 100, FENCE, applied=Applied(revision=2, from_ts=170, after_ts=150))
+    same = Revision(2, Move(revision=2, ts=150))
+    assert progress.revised(there, same, {}) == there
+    assert progress.revised(there, Revision(2, Move(revision=1, ts=120)), {}) == there
+    with pytest.raises(FeedFailed, match=r"moved to 120 by revision 2 .* moved it to 150 .* resume it") as error:
+        progress.revised(there, Revision(2, Move(revision=2, ts=120)), {})
+    assert error.value.failure.kind == "failed"
+    assert progress.revised(there, Revision(3, Move(revision=3, ts=120)), {}).at == Position(120)
 
 
 def test_the_record_keeps_the_newest_ddl_and_every_topic() -> None:
     tenant = TenantKey("7", "acme")
     ddl = Position(140, Place.DDL, table_id=1)
-    before = Progress(NOW, 100, FENCE, topics={"a": (PartitionTally(2, 7),)}, ddl=ddl, ids={"a": "id1"})
+    before = Progress(NOW, 100, FENCE, topics={"a": (PartitionTally(2, 7),)}, ddl=ddl, ids={"a": "id1"}, shards=3)
     stored = before.knowing({"b": 1, "a": 2}, {"b": "id2"})
     found = progress.decode(tenant, progress.encode(tenant, stored), "log")
     assert found == stored

@@ -129,6 +129,16 @@ def test_a_change_goes_to_the_next_holder_and_the_ts_is_told_once(feeds: Feeds) 
     assert feeds.book.one(ACME, "a")[0].applied == applied
 
 
+def test_a_revision_is_above_those_that_the_sink_has_applied_before_the_database_was_restored(feeds: Feeds) -> None:
+    feeds.beat()
+    feeds.beat(at=150, applied=Applied(revision=4, from_ts=150, after_ts=150))
+    feeds.book.pause(ACME, "a")
+    feeds.change(end_ts=500)
+    assert feeds.book.one(ACME, "a")[0].revision == 5
+    feeds.book.resume(ACME, "a", 90)
+    assert feeds.book.one(ACME, "a")[0].moved == Move(revision=6, ts=90)
+
+
 def test_two_callers_do_not_overwrite_each_other(feeds: Feeds) -> None:
     feeds.book.pause(ACME, "a")
     feeds.change(sink={"protocol": "canal-json"})

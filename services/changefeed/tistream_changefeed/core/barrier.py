@@ -32,5 +32,4 @@ def behind(
 def _reached(progress: Progress | None, generation: int, revision: int, until: Position) -> bool:
     if progress is None or progress.fence.generation != generation:
         return False
-    applied = 0 if progress.applied is None else progress.applied.revision
-    return applied == revision and progress.at >= until
+    return progress.revision == revision and progress.at >= until

@@ -18,6 +18,7 @@ members may be absent:
 * `stopped`: the tables that have stopped; without `stage`, one of their events could not be encoded;
 * `ddl`: the cursor after the newest DDL, if the feed has several shards;
 * `ids`: the broker's ids of the topics, if it has such ids;
+* `shards`: how many shards the feed had when the record was written; records of earlier releases lack it;
 * `load`: `[ts, table id, table, raw key in hex]`: how far the rows are loaded with which the feed begins.
 
 With `stopped` or `ddl`, `version` is 2, and with `load` it is 3, because a program that does not know these members
@@ -87,7 +88,7 @@ class Progress:
     says so. `stopped`: tables of which events at or before `at` are missing in the sink. `ddl`: the position after the
     newest DDL; None before the first DDL, and in a feed with one shard. `ids`: the broker's ids of the topics that were
     written, by name, as far as they are known. `load`: the rows with which the feed begins, until all of them are in
-    the sink.
+    the sink. `shards`: the number of shards of the feed; None in a record of an earlier release.
     """
 
     at: Position
@@ -102,6 +103,12 @@ class Progress:
     ddl: Position | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
     load: Load | None = None
+    shards: int | None = None
+
+    @property
+    def revision(self) -> int:
+        """The newest revision of the feed that has been applied."""
+        return 0 if self.applied is None else self.applied.revision
 
     @property
     def checkpoint_ts(self) -> int:
@@ -199,6 +206,8 @@ def encode(tenant: TenantKey, progress: Progress) -> bytes:
         members["ddl"] = cursors.encode(Scope(tenant), progress.ddl)
     if progress.ids:
         members["ids"] = progress.ids
+    if progress.shards is not None:
+        members["shards"] = progress.shards
     if progress.load is not None:
         load = progress.load
         members["load"] = [str(load.ts), str(load.table_id), load.table, load.key.hex()]
@@ -229,6 +238,7 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
             cursors.decode(Scope(tenant), members["ddl"]) if "ddl" in members else None,
             dict(members.get("ids", {})),
             _load(members),
+            int(members["shards"]) if "shards" in members else None,
         )
     except (ValueError, KeyError, TypeError, InvalidRequest) as error:
         reason = (
@@ -279,8 +289,20 @@ def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int
 
     A cut is a move to a ts at which the feed is divided into shards in another way. Every shard has sent everything at
     or below it, so no lost message is accepted, and no resolved message for that ts is due.
+
+    Raises FeedFailed if the sink has applied a revision of this number that is not the wanted one, so that the meta
+    server has given the number twice: then its database was restored from a backup.
     """
-    done = 0 if progress.applied is None else progress.applied.revision
+    done = progress.revision
+    if done == wanted.revision and progress.applied is not None and wanted.moved is not None:
+        moved_ts = wanted.moved.ts if wanted.moved.revision == done else progress.applied.after_ts
+        if moved_ts != progress.applied.after_ts:
+            reason = (
+                f"the checkpoint would be moved to {moved_ts} by revision {done} of the feed, and a revision of this "
+                f"number has moved it to {progress.applied.after_ts} before the meta database was restored: pause the "
+                "feed, and resume it with the checkpoint_ts again"
+            )
+            raise failed("sink", "revision", reason)
     if done >= wanted.revision:
         return progress
     moved = wanted.moved if wanted.moved is not None and wanted.moved.revision > done else None
@@ -302,9 +324,8 @@ def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int
 def grown_ts(before: Progress, wanted: Revision) -> int | None:
     """The ts above which rows are spread over another number of partitions; None if `revised`, applied to `before`,
     does not change the number."""
-    done = 0 if before.applied is None else before.applied.revision
     moved = wanted.moved
-    return moved.ts if moved is not None and moved.grows and moved.revision > done else None
+    return moved.ts if moved is not None and moved.grows and moved.revision > before.revision else None
 
 
 def _padded(tallies: tuple[PartitionTally, ...], count: int) -> tuple[PartitionTally, ...]:
@@ -344,20 +365,28 @@ def check_there(found: Progress | None, fence: Fence, known_ts: int | None, wher
     raise failed("sink", where, reason)
 
 
-def check_revision(found: Collection[Progress], fence: Fence, revision: int, where: str) -> None:
-    """Check that no shard of a feed of several shards has written under a newer revision than `revision`, the one that
-    the meta server has ordered. `found` is the progress of all shards in the sink. Raises FeedFailed if one has: the
-    newer revision may have cut the feed into other shards, which have sent what this one would send again. The meta
-    server will order the newer revision, unless its database has forgotten it."""
+def check_revision(found: Collection[Progress], fence: Fence, wanted: Revision, shards: int, where: str) -> None:
+    """Check that no shard of a feed of several shards has written under a newer revision than `wanted`, the one that
+    the meta server has ordered, and that the newest revision in the sink has `shards` shards, unless `wanted` moves all
+    shards to one ts after it. `found` is the progress of all shards in the sink. Raises FeedFailed otherwise: other
+    shards have sent what this one would send again, or have not sent what it would leave out. The meta server will
+    order the newer revision, unless its database was restored from a backup, and has forgotten it."""
     mine = [one for one in found if one.fence.generation == fence.generation]
-    newest = max((one.applied.revision for one in mine if one.applied is not None), default=0)
-    if len(mine) > 1 and newest > revision:
+    newest = max((one.revision for one in mine), default=0)
+    if len(mine) > 1 and newest > wanted.revision:
         reason = (
-            f"revision {newest} of the feed has written here, and the meta server orders revision {revision}: if the "
-            "meta database was restored from a backup, remove the feed, and create it under another id, with a "
+            f"revision {newest} of the feed has written here, and the meta server orders revision {wanted.revision}: "
+            "if the meta database was restored from a backup, remove the feed, and create it under another id, with a "
             "start_ts from which its events may come again"
         )
         raise retry("sink", where, reason)
+    others = {one.shards for one in mine if one.revision == newest} - {None, shards}
+    if others and (wanted.moved is None or wanted.moved.revision <= newest):
+        reason = (
+            f"{max(one or 0 for one in others)} shards of the feed have written here, and the meta server orders "
+            f"{shards}: pause the feed, and resume it with a checkpoint_ts from which its events may come again"
+        )
+        raise failed("sink", where, reason)
 
 
 def check_counts(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> None:

@@ -154,7 +154,7 @@ class Shard:
             and (found is None or found.fence.generation < before.fence.generation)
         ):
             before = replace(before, load=Load(self.order.start_ts))
-        mine = progress.revised(before, self.order.revision, ends)
+        mine = replace(progress.revised(before, self.order.revision, ends), shards=self.order.shards)
         progress.check_counts(mine, ends)
         progress.check_kept(mine, ends)
         self._planned = self._acked = None

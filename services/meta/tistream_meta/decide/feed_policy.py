@@ -54,6 +54,12 @@ class Feed:
     ended: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     shards: int | None = None  # that it has by its load; None: those of its configuration
 
+    @property
+    def highest_revision(self) -> int:
+        """The highest revision that is known: that of the feed, or a higher one that its sink has applied before the
+        database was restored from a backup."""
+        return max(self.revision, 0 if self.applied is None else self.applied.revision)
+
 
 @dataclass(frozen=True, slots=True)
 class HeldShard:

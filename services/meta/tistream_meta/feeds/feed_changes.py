@@ -58,7 +58,7 @@ def resumed(feed: Feed, checkpoint_ts: int | None, present_ts: int) -> Feed:
             "Iceberg table has each event once; for a replay create another changefeed, with another namespace",
             {"parameter": "checkpoint_ts"},
         )
-    revision = feed.revision + 1
+    revision = feed.highest_revision + 1
     return replace(
         feed, state="running", error=None, revision=revision, moved=Move(revision=revision, ts=checkpoint_ts)
     )
@@ -96,7 +96,7 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
         changed = replace(changed, state="paused")
     if wanted.sink_uri != feed.sink_uri:
         changed = _elsewhere(changed, checkpoint_ts)
-    return replace(changed, revision=feed.revision + 1)
+    return replace(changed, revision=feed.highest_revision + 1)
 
 
 def skipping(feed: Feed, skip: Skip) -> Feed:
@@ -116,7 +116,7 @@ def skipping(feed: Feed, skip: Skip) -> Feed:
             f"changefeed {feed.feed_id} skips {len(feed.skips)} events, and {SKIPS_MAX} is the maximum: leave the "
             "table out by a rule"
         )
-    return replace(feed, skips=(*feed.skips, skip), revision=feed.revision + 1)
+    return replace(feed, skips=(*feed.skips, skip), revision=feed.highest_revision + 1)
 
 
 def _same(one: Skip, other: Skip) -> bool:

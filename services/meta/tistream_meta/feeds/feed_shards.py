@@ -117,7 +117,7 @@ def continued_cut(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
     at_ts = max(one.reached_ts or 0 for one in found)
     if not stopped_at_one_ts(found):
         return replace(feed, recut=feed.recut.model_copy(update={"at_ts": at_ts}))
-    revision = feed.revision + 1
+    revision = feed.highest_revision + 1
     moved = Move(revision=revision, ts=at_ts, cut=True, grows=feed.recut.grows)
     after = replace(feed, recut=None, revision=revision, moved=moved, begin_ts=at_ts)
     ended = {_counter(feed, one.shard.shard): (one.rows, one.bytes) for one in found}

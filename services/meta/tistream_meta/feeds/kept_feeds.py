@@ -21,8 +21,8 @@ _KEPT = tables.kept_feeds
 
 @dataclass(frozen=True, slots=True)
 class KeptFeed:
-    """What is kept of a removed feed. `generation`, `revision`, `skipped` and `ended` are as in Feed. `epoch` is the
-    highest epoch of its shards."""
+    """What is kept of a removed feed. `generation`, `skipped` and `ended` are as in Feed. `revision` is the
+    highest one that was known, and `epoch` the highest epoch of its shards."""
 
     generation: int
     revision: int
@@ -37,7 +37,7 @@ class KeptFeed:
         """Select what must be kept of a feed that has these shards."""
         return cls(
             feed.generation,
-            feed.revision,
+            feed.highest_revision,
             len(shards),
             max(one.epoch for one in shards),
             min(one.checkpoint_ts for one in shards),

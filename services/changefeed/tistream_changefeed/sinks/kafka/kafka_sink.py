@@ -79,7 +79,8 @@ class KafkaSink:
         if self._target.delivery == "exactly-once":
             self._init(self._producer)
             stored = self._stored(wait=True)
-        progress.check_revision(stored.values(), self._order.fence, self._order.revision.revision, self.where)
+        order = self._order
+        progress.check_revision(stored.values(), order.fence, order.revision, order.shards, self.where)
         there = stored.get(self._order.shard)
         moved = self._order.revision.moved
         if self._order.cutting:

@@ -16,10 +16,11 @@ from tistream.clock import Clock
 from tistream.concurrency import new_executor
 from tistream.read.cursor import Position
 from tistream.schema.tidb.create_table import Dialect
+from tistream.wire.bulk.changefeeds import SHARDS_MAX
 from tistream_changefeed.core import barrier
 from tistream_changefeed.core import progress as records
 from tistream_changefeed.core.failure import retry
-from tistream_changefeed.core.progress import Progress
+from tistream_changefeed.core.progress import Progress, check_revision
 from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.core.sync_points import SyncMark
 from tistream_changefeed.protocols.messages import ClaimFile
@@ -60,7 +61,10 @@ class MySqlSink:
         """Implement Sink.open. A server has no topics."""
         first = self._slots[FIRST].target()
         self._dialect = first.dialect
-        found = stored_progress.opened(first, self._server, self._order)
+        order = self._order
+        found = stored_progress.opened(first, self._server, order)
+        shards = stored_progress.of_shards(first, self._server, order, SHARDS_MAX)
+        check_revision(shards.values(), order.fence, order.revision, order.shards, self.where)
         self._executor = new_executor("mysql-slots", self._server.slots)
         if found.progress is not None and found.high is not None:
             self._at, self._high = found.progress.at, found.high
@@ -77,7 +81,7 @@ class MySqlSink:
     def behind(self, until: Position) -> Sequence[int]:
         """Implement Sink.behind."""
         order = self._order
-        found = stored_progress.of_shards(self._slots[FIRST].target(), self._server, order)
+        found = stored_progress.of_shards(self._slots[FIRST].target(), self._server, order, order.shards)
         return barrier.behind(found, range(order.shards), order.shard, order.fence, order.revision, until)
 
     def keep(self, claims: Sequence[ClaimFile]) -> None:

@@ -60,9 +60,9 @@ def opened(target: MySqlTarget, server: MySqlServer, order: Order) -> Found:
     return Found(found, max([found.at, *(_position(order.tenant, text) for text in begun)]))
 
 
-def of_shards(target: MySqlTarget, server: MySqlServer, order: Order) -> Mapping[int, Progress]:
-    """The progress of the feed's shards that have any, by shard. Raises FeedFailed."""
-    keys = {feed_key(replace(order, shard=shard)): shard for shard in range(order.shards)}
+def of_shards(target: MySqlTarget, server: MySqlServer, order: Order, shards: int) -> Mapping[int, Progress]:
+    """The progress of those of the first `shards` shards of the feed that have any, by shard. Raises FeedFailed."""
+    keys = {feed_key(replace(order, shard=shard)): shard for shard in range(shards)}
     places = ", ".join(["%s"] * len(keys))
     sql = f"SELECT feed, progress FROM {PROGRESS} WHERE slot = 0 AND progress IS NOT NULL AND feed IN ({places})"
     try:

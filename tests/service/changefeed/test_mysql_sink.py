@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -52,6 +53,7 @@ from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed, Mo
 from tistream.wire.bulk.feed_verify import VerifyFeed
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.load import Load
+from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.progress import Fence, Progress, Revision
 from tistream_changefeed.core.shard import Order, Shard, Transaction
 from tistream_changefeed.feed_checks import FeedChecks
@@ -272,6 +274,22 @@ def test_shards_wait_for_each_other_at_ddls_and_sync_points(server: MariaDb) -> 
     assert len(written) == 2
     assert all(written)
     assert server.run("SELECT DISTINCT feed FROM tistream.ddl") == [(f"{world.tenant}/copy/0",)]
+
+
+def test_a_load_is_not_ended_by_an_update_that_leaves_out_the_snapshot(server: MariaDb) -> None:
+    world = golden_world("everything")
+    run = MySqlFeedRun(world, server, document(["shop.k_int"]))
+    order = run.holder().shard.order
+    with closing(MySqlSink(target_of(server), order, CLOCK)) as sink:
+        sink.open()
+        load = Load(world.snapshot_ts, 7, "shop.k_int", b"k")
+        sink.write(Transaction(NOTHING, (), Progress(Position(world.snapshot_ts), 0, order.fence, load=load)))
+    holder = run.holder()
+    with working(holder):
+        pass
+    assert holder.shard.phase == "failed"
+    assert re.search(r"shop\.k_int: .* no longer has snapshot=now, .* update the URI", holder.report().error or "")
+    assert progress_of(server)["load"][2] == "shop.k_int"
 
 
 def test_tables_are_compared_with_the_pool_and_what_differs_is_named(server: MariaDb, tmp_path: Path) -> None:

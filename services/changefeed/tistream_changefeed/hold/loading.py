@@ -58,8 +58,11 @@ class Loading:
         shard, first = self.sending.shard, self.sending.pipeline.first_rows
         load = shard.loading
         assert load is not None
-        tables = [] if first is None else self._tables(pool, first, load.ts)
-        if first is not None and not load.table_id:
+        if first is None:
+            reason = f"the sink URI no longer has snapshot=now, and not all rows as of {load.ts} are loaded"
+            raise failed("sink", load.table or self.sending.sink.where, f"{reason}: update the URI to have it again")
+        tables = self._tables(pool, first, load.ts)
+        if not load.table_id:
             check_complete(pool, tables, load.ts)
             begun = replace(load, table_id=tables[0].head.id) if tables else None
             self.sending.commit(shard.load(NOTHING, 0, first.created(tables), begun))

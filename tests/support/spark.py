@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -18,6 +19,8 @@ from tistream.spark.session import build_session
 
 SORTER, INGEST = "tistream_sorter.jobs.daemon", "tistream_ingest.jobs.daemon"
 CLIENT = "support.client_daemon"
+_TESTS = Path(__file__).parents[1]
+_PATH = (str(_TESTS / "support/worker_path"), str(_TESTS))  # of Spark's Python processes
 
 
 @contextmanager
@@ -39,6 +42,8 @@ def local_session(daemon: str) -> Iterator[SparkSession]:
     """A session with two executor threads in a JVM of its own. `daemon`: SORTER, INGEST or CLIENT."""
     with own_jvm():
         java.ensure()
+        given = filter(None, [os.environ.get("PYTHONPATH")])
+        os.environ["PYTHONPATH"] = os.pathsep.join((*_PATH, *given))
         session = build_session("local[2]", "tests", {}, daemon)
         try:
             yield session

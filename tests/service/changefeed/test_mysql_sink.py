@@ -276,6 +276,22 @@ def test_shards_wait_for_each_other_at_ddls_and_sync_points(server: MariaDb) -> 
     assert server.run("SELECT DISTINCT feed FROM tistream.ddl") == [(f"{world.tenant}/copy/0",)]
 
 
+def test_no_sync_point_is_marked_while_another_shard_is_above_it(server: MariaDb) -> None:
+    """As after a pause, when the shards stand at different ts, and an update that sets another interval."""
+    world = golden_world("everything")
+    every = from_physical_ms(20)
+    above = (world.snapshot_ts // every + 3) * every + 1
+    run = MySqlFeedRun(world, server, document(["shop.no_such"]), shards=2, sync_ms=20)
+    order = replace(run.holder(1).shard.order, end_ts=None)
+    with closing(MySqlSink(target_of(server), order, CLOCK)) as sink:
+        sink.open()
+        sink.write(Transaction(NOTHING, (), Progress(Position(above), 0, order.fence)))
+    with working(run.holder(0)), working(run.holder(1)):
+        pass
+    points = server.run("SELECT primary_ts FROM tidb_cdc.syncpoint_v1 ORDER BY primary_ts")
+    assert [int(ts) for (ts,) in points] == list(range(above - 1 + every, world.end_ts, every))
+
+
 def test_a_load_is_not_ended_by_an_update_that_leaves_out_the_snapshot(server: MariaDb) -> None:
     world = golden_world("everything")
     run = MySqlFeedRun(world, server, document(["shop.k_int"]))

@@ -29,6 +29,13 @@ def behind(
     )
 
 
+def beyond(found: Mapping[int, Progress], expected: range, own: int, after: Position) -> tuple[int, ...]:
+    """The expected shards, except `own`, that are above `after`, the position after the mark of a sync point, and have
+    not waited there for the others. `found` is the committed progress by shard; each shard has reached the point. A
+    shard that has waited there sends no rows above it before every shard has passed it, wherever it stands."""
+    return tuple(shard for shard in expected if shard != own and found[shard].at > after != found[shard].ddl)
+
+
 def _reached(progress: Progress | None, generation: int, revision: int, until: Position) -> bool:
     if progress is None or progress.fence.generation != generation:
         return False

@@ -97,16 +97,19 @@ class Sending:
 
     def sync(self) -> None:
         """Mark the sync point at which the shard is, if it is at one. While a table has stopped, the sink has not the
-        state of one ts, so no point is marked."""
+        state of one ts, so no point is marked; nor if another shard has passed it without its mark, as it may have
+        after an update that sets another interval."""
         points, at = self.pipeline.sync_points, self.shard.at
         if points is None or not points.due(at):
             return
-        marks = () if self.shard.stopped else (SyncMark(at.commit_ts),)
+        marks, after = () if self.shard.stopped else (SyncMark(at.commit_ts),), passed(at.commit_ts)
         if self.shard.order.shards == 1:
-            self.commit(self.shard.send(NOTHING, 0, marks, passed(at.commit_ts)))
+            self.commit(self.shard.send(NOTHING, 0, marks, after))
         else:
             self._wait_for_others(at)
-            self.commit(self.shard.send_ddl(self.pipeline.own(marks), passed(at.commit_ts), 0))
+            if self.sink.beyond(after):
+                marks = ()
+            self.commit(self.shard.send_ddl(self.pipeline.own(marks), after, 0))
 
     def stop_refused(self, error: TablesRefused) -> None:
         """Stop tables of which the sink has refused a row or a DDL, after the position that it has acknowledged. The

@@ -49,6 +49,10 @@ class Sink(Protocol):
     def behind(self, until: Position) -> Sequence[int]:
         """The other shards of the feed whose progress in the sink has not reached `until`."""
 
+    def beyond(self, after: Position) -> Sequence[int]:
+        """The other shards of the feed that have passed `after`, the position after the mark of a sync point which all
+        have reached, and have not waited there for the others."""
+
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Write the claim-check files to which messages refer, before the messages are written."""
 

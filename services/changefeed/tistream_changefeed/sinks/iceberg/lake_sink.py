@@ -94,6 +94,10 @@ class LakeSink:
         """Implement Sink.behind: the feed has one shard."""
         return ()
 
+    def beyond(self, after: Position) -> Sequence[int]:  # noqa: ARG002
+        """Implement Sink.beyond: the feed has one shard."""
+        return ()
+
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Implement Sink.keep: there are no such files."""
         assert not claims

@@ -112,6 +112,11 @@ class KafkaSink:
         found = self._others.read(self._progress_end(), wait=False)
         return barrier.behind(found, range(order.shards), order.shard, order.fence, order.revision, until)
 
+    def beyond(self, after: Position) -> Sequence[int]:
+        """Implement Sink.beyond."""
+        found = self._others.read(self._progress_end(), wait=False)
+        return barrier.beyond(found, range(self._order.shards), self._order.shard, after)
+
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Write the claim-check files to which messages refer, before the messages are written."""
         if claims:

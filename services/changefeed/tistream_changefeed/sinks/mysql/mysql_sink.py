@@ -84,6 +84,12 @@ class MySqlSink:
         found = stored_progress.of_shards(self._slots[FIRST].target(), self._server, order, order.shards)
         return barrier.behind(found, range(order.shards), order.shard, order.fence, order.revision, until)
 
+    def beyond(self, after: Position) -> Sequence[int]:
+        """Implement Sink.beyond."""
+        order = self._order
+        found = stored_progress.of_shards(self._slots[FIRST].target(), self._server, order, order.shards)
+        return barrier.beyond(found, range(order.shards), order.shard, after)
+
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Implement Sink.keep: no message is too large for a server."""
         assert not claims

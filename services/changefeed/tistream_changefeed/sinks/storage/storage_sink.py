@@ -84,6 +84,10 @@ class StorageSink:
         """Implement Sink.behind: none, because a feed into files has one shard."""
         return ()
 
+    def beyond(self, after: Position) -> Sequence[int]:  # noqa: ARG002
+        """Implement Sink.beyond: the feed has one shard."""
+        return ()
+
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Implement Sink.keep: there are no such files."""
         assert not claims

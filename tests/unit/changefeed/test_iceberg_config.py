@@ -80,3 +80,7 @@ def test_two_tables_of_one_name_need_the_database_in_the_namespace() -> None:
     assert [one.topic for one in planned.tables] == ["a.t__changes, a.t", "b.t__changes, b.t"]
     with pytest.raises(InvalidRequest, match="two tables"):
         feed(f"iceberg://lake/all?{PLACE}").plan(tables)
+    changes = version([column("id")], [Key("primary", ("id",), primary=True)], database="a", name="t__changes")
+    feed(f"iceberg://lake?{PLACE}&mode=upsert").plan([*tables, changes])
+    with pytest.raises(InvalidRequest, match=r"two tables would be written to a\.t__changes"):
+        feed(f"iceberg://lake?{PLACE}&mode=both").plan([*tables, changes])

@@ -21,10 +21,12 @@ from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
 from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.tidb import table as tidb
 from tistream.schema.visible import TableVersion
+from tistream.wire.bulk.changefeeds import Move
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.outgoing import NOTHING
-from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.core.segments import windows
 from tistream_changefeed.core.shard import Order, Shard, Transaction
@@ -34,7 +36,8 @@ from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.iceberg.lake import Commit, Lake
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.iceberg.lake_sink import LakeSink
-from tistream_changefeed.sinks.iceberg.target import LakeTarget
+from tistream_changefeed.sinks.iceberg.table_schema import Shape
+from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget
 from tistream_changefeed.sinks.iceberg.upkeep import DAY_MS, Keeping
 
 TENANT = TenantKey("7", "acme")
@@ -71,6 +74,10 @@ class LifesLake(Lake):
     def create(self, *arguments: Any) -> Table:
         self._life.interrupt()
         return super().create(*arguments)
+
+    def rename(self, before: Identifier, after: Identifier) -> Table:
+        self._life.renaming()
+        return super().rename(before, after)
 
     def close(self) -> None:
         """Other holders use the catalog too."""
@@ -118,6 +125,10 @@ class Life:
             self.depth += 1
             self.hold()
             self.depth -= 1
+
+    def renaming(self) -> None:
+        """A table is renamed after this."""
+        self.interrupt()
 
     def run(self) -> None:
         while not self.finished:
@@ -408,6 +419,85 @@ def test_a_table_that_was_renamed_keeps_its_files_when_another_one_gets_its_name
     assert (feed.ids("d.t"), feed.ids("d.moved")) == ([4, 5], [1, 2, 6])
     (dropped,) = (name for _, name in feed.life.catalog.list_tables("d") if "__dropped_" in name)
     assert feed.ids(f"d.{dropped}") == [3]
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_worker_that_wakes_up_late_renames_no_table_of_a_newer_one(tmp_path: Path, *, early: bool) -> None:
+    """`early`: it has paused before it has begun the DDL; else right before it asks the catalog to rename."""
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    moved, second = (feed_tables.version([ID, VALUE], KEY, name=name, table_id=at) for name, at in NEXT)
+    feed.rows(BEFORE, (None, 1))
+    old, old_ts = (feed.shard, feed.sink), feed.ts
+
+    def another() -> None:
+        feed.life.renaming = feed.life.interrupt  # type: ignore[method-assign]
+        feed.shard, feed.sink = opened_as(feed.life, feed.target)
+        feed.ddl("rename table", TableChange(BEFORE, moved))
+        feed.ddl("create table", TableChange(None, second))
+        feed.rows(second, (None, 2))
+
+    if early:
+        another()
+    else:
+        feed.life.renaming = another  # type: ignore[method-assign]
+    newer, newer_ts = (feed.shard, feed.sink), feed.ts
+    (feed.shard, feed.sink), feed.ts = old, old_ts
+    with pytest.raises(FeedFailed) as found:
+        feed.ddl("rename table", TableChange(BEFORE, moved))
+    assert found.value.failure.kind == "fenced"
+    if early:
+        (feed.shard, feed.sink), feed.ts = newer, newer_ts
+    feed.rows(second, (None, 3))
+    feed.rows(moved, (None, 4))
+    assert (feed.ids("d.t"), feed.ids("d.moved")) == ([2, 3], [1, 4])
+    assert len(feed.life.catalog.list_tables("d")) == 2
+
+
+@pytest.mark.parametrize("shapes", [("table",), ("changes", "table")])
+def test_the_rows_of_two_tables_are_never_in_one(tmp_path: Path, shapes: tuple[Shape, ...]) -> None:
+    feed = Steady(tmp_path, replace(TARGET, namespace="all", shapes=shapes))
+    feed.rows(BEFORE, (None, 1))
+    same = {"database": "other"} if len(shapes) == 1 else {"name": "t__changes"}
+    second = feed_tables.version([ID, VALUE], KEY, table_id=102, **same)
+    for act in (
+        lambda: feed.ddl("create table", TableChange(None, second)),
+        lambda: feed.rows(second, (None, 2)),
+        lambda: feed.ddl("rename table", TableChange(OTHER, second)),
+    ):
+        with pytest.raises(FeedFailed, match=r"has the rows of d\.t, and those of") as found:
+            act()
+        assert found.value.failure.kind == "failed"
+        feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    feed.ddl("drop table", TableChange(BEFORE, None))
+    feed.ddl("create table", TableChange(None, second))
+    feed.rows(second, (None, 3))
+    assert feed.ids("all." + second.name[1]) == [3]
+
+
+def test_a_feed_that_is_moved_back_fails_because_rows_would_be_doubled(tmp_path: Path) -> None:
+    feed = Steady(tmp_path)
+    feed.rows(BEFORE, (None, 1))
+    feed.life.epoch += 2
+    moved = Revision(1, Move(revision=1, ts=START))
+    order = replace(ORDER, fence=Fence(1, feed.life.epoch), end_ts=None, revision=moved)
+    shard, sink = Shard(order, feed.life.rng), feed.life.sink(order)
+    with pytest.raises(FeedFailed, match=f"a checkpoint_ts of at least {feed.ts}"):
+        feed.life.write(shard, sink, shard.opened(*sink.open(), sink.where))
+
+
+@pytest.mark.parametrize("row", [(None, "0000-00-00"), ("2020-02-00", None)])
+def test_a_key_that_no_calendar_has_stops_the_feed(tmp_path: Path, row: tuple[str | None, str | None]) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    by_day = feed_tables.version(
+        [feed_tables.column("day", tidb.DATE, tidb.FLAG_NOT_NULL)], [Key("primary", ("day",), primary=True)]
+    )
+    sides = [None if one is None else {"day": one} for one in row]
+    batch = feed_tables.batch(by_day, [Change(*sides, commit_ts=START + 1, start_ts=START, key=b"k")])
+    events = RowEvents(split(EventWindow((batch,), ()), never))
+    feed.send(feed.shard.send(events, 1, (), Position(START + 1)))
+    feed.life.clock.advance(300)
+    with pytest.raises(FeedFailed, match="column day of its key has a date that no calendar has"):
+        feed.send(feed.shard.send(NOTHING, 0, (), feed.shard.at))
 
 
 def opened_as(life: Life, target: LakeTarget) -> tuple[Shard, LakeSink]:

@@ -101,6 +101,8 @@ def test_a_file_is_merged_by_key_and_cut_when_it_is_large() -> None:
     put = pa.table({"a": [3, 0], "b": ["z", "n"], "v": [33, 0]})
     out = merged(rows, ["a", "b"], deleted, put)
     assert out["v"].to_pylist() == [0, 1, 33, 4]
+    odd = merged(pa.table({"#": [1, 2]}), ["#"], [pa.table({"#": [1]})], pa.table({"#": [0]}))
+    assert odd["#"].to_pylist() == [0, 2]
     large = pa.table({"a": np.arange(1_000)})
     assert [part.num_rows for part in pieces(large, 2_000)] == [250] * 4
     assert [part.num_rows for part in pieces(large, 5_000)] == [1_000]

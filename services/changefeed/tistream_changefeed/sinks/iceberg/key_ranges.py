@@ -84,9 +84,10 @@ def merged(rows: pa.Table, keys: Sequence[str], deleted: Sequence[pa.Table], put
     are taken away; the columns of each table are those of the key. `put`: the rows that come."""
     for one in deleted:
         names = one.column_names
-        frame = pl.DataFrame(pl.from_arrow(rows.select(names))).with_row_index("#")
+        index = "".join((*names, "#"))  # longer than the name of each column
+        frame = pl.DataFrame(pl.from_arrow(rows.select(names))).with_row_index(index)
         gone = pl.DataFrame(pl.from_arrow(one))
-        kept = frame.join(gone, on=names, how="anti", nulls_equal=True)["#"].sort()
+        kept = frame.join(gone, on=names, how="anti", nulls_equal=True)[index].sort()
         if len(kept) < rows.num_rows:
             rows = rows.take(kept.to_arrow())
     out = pa.concat_tables([rows, put])

@@ -133,11 +133,14 @@ class Lake:
             return
 
     def rename(self, before: Identifier, after: Identifier) -> Table:
-        """Rename a table."""
+        """Rename a table. Returns the one that was renamed: another worker may have replaced it until now."""
         with self.asking(self.named(before)):
             for depth in range(1, len(after)):
                 self._create_namespace(after[:depth])
-            return self._catalog.rename_table(before, after)
+            try:
+                return self._catalog.rename_table(before, after)
+            except TableAlreadyExistsError as error:
+                raise retry("sink", self.named(after), "another worker has created it", CONFLICT) from error
 
     def summaries(self, table: Table) -> list[Mapping[str, str]]:
         """The summaries of the snapshots of the main branch, the newest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,10 +74,11 @@ class LakeFeed:
             names = [".".join(self.target.identifier(version.name, shape)) for shape in self.target.shapes]
             columns = tuple(column.name for column in version.table.visible_columns)
             planned.append(PlannedTable(*version.name, ", ".join(names), "", columns))
-        names = [one.topic for one in planned]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        counts = Counter(name for one in planned for name in one.topic.split(", "))
+        twice = next((name for name, count in counts.items() if count > 1), None)
         if twice is not None:
-            raise refused(f"two tables would be written to {twice}: put {{database}} into the namespace")
+            raise refused(f"two tables would be written to {twice}: put {{database}} into the namespace, or leave one "
+                          "of them out by filter.rules")  # fmt: skip
         return FeedPlan(tuple(planned), {}, tuple(table_warnings(self.config, included)), included.left_out)
 
     def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:  # noqa: ARG002

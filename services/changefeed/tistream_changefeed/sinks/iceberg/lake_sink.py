@@ -148,6 +148,10 @@ class LakeSink:
                     self._tables.create(version, shape, progress.at)
         else:
             assert isinstance(mark, TableDdl)
+            begun = self._tables.touched(mark)
+            if begun:
+                assert self._committed is not None
+                self._put_progress(self._committed, begun)  # refused if a newer worker has taken over
             self._tables.ddl(mark)
 
     # ---- windows
@@ -229,6 +233,10 @@ class LakeSink:
     def _put_progress(self, progress: Progress, begun: Sequence[Identifier] = ()) -> None:
         """Commit a progress to the feed's own table, with the tables that are about to be committed."""
         order = self._order
+        if self._committed is not None and progress.at < self._committed.at:
+            raise failed("sink", self.where, f"the changefeed was moved back from {self._committed.at.low_ts} to "
+                         f"{progress.at.low_ts}, but its tables have each event once: resume it with a checkpoint_ts "
+                         f"of at least {self._committed.at.low_ts}")  # fmt: skip
         if self._own is None:
             own = own_table(order.tenant, order.feed_id)
             self._own = self._lake.create(own, None, {}, self._new_name(), self._clock.now_ms())

@@ -17,14 +17,14 @@ from tistream.errors import CannotEncode
 from tistream.read.cursor import Position
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
-from tistream_changefeed.core.failure import failed, fenced
+from tistream_changefeed.core.failure import failed, fenced, retry
 from tistream_changefeed.core.shard import Order
 from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.sinks.iceberg import marks as texts
 from tistream_changefeed.sinks.iceberg.field_types import converted
 from tistream_changefeed.sinks.iceberg.key_ranges import merged, pieces, rewrites
-from tistream_changefeed.sinks.iceberg.lake import Commit, Lake
+from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake
 from tistream_changefeed.sinks.iceberg.lake_files import key_range, read_file, write_file
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows, table_rows, truncate_row
@@ -79,12 +79,12 @@ class LakeTables:
         new one of the same table: TiDB gives it when partitions are removed, without a DDL of its own."""
         identifier = self._target.identifier(version.name, shape)
         found = self._loaded(identifier, shape)
-        if found is not None and found.table_id != version.head.id:
-            if _DROPPED in found.table.properties:
-                self._set_aside(found)
-                found = None
-            else:
-                found.table_id = version.head.id
+        if found is not None and found.table_id != version.head.id and _DROPPED in found.table.properties:
+            self._set_aside(found, version)
+            found = None
+        if found is not None:
+            self._check_source(found, version, before)
+            found.table_id = version.head.id
         if found is None:
             properties = {
                 texts.FEED: self.feed,
@@ -130,14 +130,41 @@ class LakeTables:
             raise failed("sink", where, "a feed of this name that was removed has written it: drop or rename the "
                          "table, or create the feed under another name")  # fmt: skip
 
-    def _set_aside(self, old: LakeTable) -> None:
+    def _check_source(self, found: LakeTable, version: TableVersion, before: TableVersion | None = None) -> None:
+        source = found.table.properties.get(_SOURCE)
+        if source not in {".".join(one.name) for one in (version, before) if one is not None}:
+            raise failed("sink", self._lake.named(found.identifier), f"it has the rows of {source}, and those of "
+                         f"{'.'.join(version.name)} would be mixed with them: put {{database}} into the namespace, or "
+                         "leave one of the tables out by filter.rules")  # fmt: skip
+
+    def _set_aside(self, old: LakeTable, after: TableVersion) -> None:
+        """Rename a table whose table of TiDB was dropped, because `after` gets its name."""
+        if _DROPPED not in old.table.properties:  # the feed leaves out the DDL that has dropped it
+            self._check_source(old, after)
         dropped_ts = int(old.table.properties.get(_DROPPED, old.through_ts))
-        self._lake.rename(old.identifier, set_aside(old.identifier, dropped_ts))
-        del self._open[old.identifier]
+        self._move(old, set_aside(old.identifier, dropped_ts))
+
+    def _move(self, found: LakeTable, goal: Identifier) -> None:
+        """Rename a table. No catalog renames on a condition, so the table is read just before, and compared after: a
+        newer worker may have put another one in its place."""
+        uuid, source = found.table.metadata.table_uuid, found.identifier
+        del self._open[source]
+        fresh = self._loaded(source, found.shape)
+        same = fresh is not None and fresh.table.metadata.table_uuid == uuid
+        if same:
+            del self._open[source]
+            same = self._lake.rename(source, goal).metadata.table_uuid == uuid
+            if not same:
+                self._lake.rename(goal, source)
+        if not same:
+            raise retry("sink", self._lake.named(source), "another worker has replaced the table", CONFLICT)
 
     def fence(self, identifier: Identifier, at: Position, *, loading: bool) -> None:
         """Commit this worker's fence to a table to which an earlier worker may be about to commit. `at`: the progress
         of the feed. `loading`: it loads the rows with which it begins."""
+        there = self._lake.load(identifier)
+        if there is None or there.properties.get(texts.FEED) != self.feed:
+            return
         shape: Shape = "changes" if identifier[-1].endswith("__changes") else "table"
         found = self._loaded(identifier, shape)
         if found is not None and (found.marks is None or found.marks.fence != self._order.fence):
@@ -176,6 +203,11 @@ class LakeTables:
         puts = pa.concat_tables(
             [table_rows(one.columns, rows, table.schema) for one in nets for rows in (one.updates, one.inserts)]
         )
+        lost = next((name for one in (*deleted, puts) for name in keys if one[name].null_count), None)
+        if lost is not None:
+            raise failed("encode", ".".join(nets[-1].version.name), f"column {lost} of its key has a date that no "
+                         "calendar has, so rows cannot be told apart: leave the table out by filter.rules, or set "
+                         "mode=changelog")  # fmt: skip
         first = nets[-1].handle[0]
         there = self._lake.files(table.table)
         ranges = [key_range(table.table.schema(), one, table.schema.fields[first.id]) for one in there]
@@ -209,6 +241,21 @@ class LakeTables:
 
     # ---- DDLs
 
+    def touched(self, mark: TableDdl) -> list[Identifier]:
+        """The tables that a DDL may rename, or commit to. Not all of them need exist."""
+        found: dict[Identifier, None] = {}
+        for shape in self._target.shapes:
+            for change in mark.changes:
+                found |= dict.fromkeys(self._target.identifier(name, shape) for name in change.names)
+                if change.after is not None:
+                    found[self._between(change.after, shape)] = None
+        return list(found)
+
+    def _between(self, after: TableVersion, shape: Shape) -> Identifier:
+        """The name of a table while its name is changed to that of `after`: two tables may swap their names."""
+        goal = self._target.identifier(after.name, shape)
+        return (*goal[:-1], f"{goal[-1]}__renamed_{after.head.id}")
+
     def ddl(self, mark: TableDdl) -> None:
         """Apply a DDL. All rows before it are committed. To apply it again changes nothing."""
         for shape in self._target.shapes:
@@ -224,34 +271,32 @@ class LakeTables:
                     self._dropped(mark, shape, change.before)
 
     def _rename(self, mark: TableDdl, shape: Shape) -> None:
-        """Rename tables. Two tables may swap their names, so each gets a name of its own in between."""
+        """Rename tables. Each gets a name of its own in between."""
         moved = [one for one in mark.changes if one.before and one.after and one.before.name != one.after.name]
-        between: list[tuple[Identifier, Identifier]] = []
+        between: list[tuple[Identifier, Identifier, TableVersion]] = []
         for one in moved:
             assert one.before is not None
             assert one.after is not None
             source, goal = (self._target.identifier(version.name, shape) for version in (one.before, one.after))
-            middle = (*goal[:-1], f"{goal[-1]}__renamed_{one.after.head.id}")
+            middle = self._between(one.after, shape)
             found = self._loaded(source, shape)
             if found is not None and found.table_id == one.before.head.id and source != goal:
-                self._lake.rename(source, middle)
-                self._open.pop(source)
-            between.append((middle, goal))
-        for middle, goal in between:
+                self._move(found, middle)
+            between.append((middle, goal, one.after))
+        for middle, goal, after in between:
             found = self._loaded(middle, shape)
             if found is None:
                 continue
             other = self._loaded(goal, shape)
             if other is not None:
-                self._set_aside(other)
-            self._lake.rename(middle, goal)
-            self._open.pop(middle)
+                self._set_aside(other, after)
+            self._move(found, goal)
 
     def _changed(self, mark: TableDdl, shape: Shape, before: TableVersion | None, after: TableVersion) -> None:
         event = mark.event
         found = self._loaded(self._target.identifier(after.name, shape), shape)
         if found is not None and before is None and found.table_id != after.head.id:
-            self._set_aside(found)  # the feed leaves out the DDL that has dropped it
+            self._set_aside(found, after)
         table = self.table(after, shape, before)
         if table.through_ts >= event.commit_ts and not table.evolves:
             return

@@ -11,7 +11,8 @@ both.
   progress. After a crash between these steps the rows are read again, and each table leaves out those that its own
   cursor has passed. So each row is in each table once (invariant 38).
 * A worker that takes over first commits its fence to the feed's table, so that an older one can begin no window, and
-  then to the tables of the window that was begun, so that it can end none (invariant 40).
+  then to the tables of the window that was begun, so that it can end none (invariant 40). A DDL is such a window of its
+  own. A catalog renames without a condition: the table is read right before, and put back if another one was renamed.
 * Cursors of tables lie between two commit_ts: a table shows whole transactions only. With several tables the same
   resolved_ts is in all of them once the feed's table has it.
 * A column keeps its field id while TiDB keeps the column's id (table_schema.py). Renames, drops and additions of
@@ -19,7 +20,9 @@ both.
 * The table itself is a list of files that are sorted by key. A commit reads the files in whose ranges keys have
   changed, and writes them again, in the same snapshot that removes them (key_ranges.py).
 * Old snapshots expire in the commits (upkeep.py). Once a day, files that no snapshot names and that are older than a
-  day are deleted: those of a worker that was killed before its commit, and those of expired snapshots.
+  day are deleted: those of a worker that was killed before its commit, and those of expired snapshots. A new table has
+  a directory with a random name, which a rename leaves as it is; only such directories are cleared.
+* A table has the rows of one table of TiDB, whose name is in its properties: those of another one fail the feed.
 
 The contract for the table itself asks for a second table of small changes (`t_delta`) and for rewrites by Spark; both
 are missing. So is the new version of a table (`t__v2`) after a change of a type that Iceberg cannot have: the feed then

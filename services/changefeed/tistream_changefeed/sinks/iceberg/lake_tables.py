@@ -206,7 +206,7 @@ class LakeTables:
         lost = next((name for one in (*deleted, puts) for name in keys if one[name].null_count), None)
         if lost is not None:
             raise failed("encode", ".".join(nets[-1].version.name), f"column {lost} of its key has a date that no "
-                         "calendar has, so rows cannot be told apart: leave the table out by filter.rules, or set "
+                         "calendar has, so two rows may have one key: leave the table out by filter.rules, or set "
                          "mode=changelog")  # fmt: skip
         first = nets[-1].handle[0]
         there = self._lake.files(table.table)

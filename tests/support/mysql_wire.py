@@ -10,6 +10,7 @@ from enum import Enum
 from sqlalchemy.engine import make_url
 
 COMMIT, ROLLBACK = b"\x03COMMIT", b"\x03ROLLBACK"  # queries, in packets of their own
+CLIENT_SSL = 0x08  # in the second byte of the server's capabilities
 
 
 class Lose(Enum):
@@ -63,6 +64,7 @@ class Wire:
     @staticmethod
     def _answered(client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
+            client.sendall(_without_tls(server.recv(1 << 16)))
             while data := server.recv(1 << 16):
                 client.sendall(data)
         with contextlib.suppress(OSError):
@@ -71,3 +73,11 @@ class Wire:
     def close(self) -> None:
         for one in [self._listening, *self._sockets]:
             one.close()
+
+
+def _without_tls(greeting: bytes) -> bytes:
+    """The server's first packet, as a server without TLS sends it: what is encrypted cannot be read on the way."""
+    told = bytearray(greeting)
+    if told:  # header, protocol, version, connection id, salt, filler, capabilities
+        told[greeting.index(0, 5) + 1 + 4 + 8 + 1 + 1] &= ~CLIENT_SSL
+    return bytes(told)

@@ -6,18 +6,20 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from tistream_client.cli.errors import FIX, CliError
 from tistream_client.cli.importing import INTERRUPTED, importing
+
+if TYPE_CHECKING:
+    import typer
 
 
 def run(load: Callable[[], Any]) -> None:
     """Run the command that `load` makes. An error prints one line on stderr, and exits with its status: 1 for what has
     to be changed, 75 for what may succeed later. Wrong usage exits with status 2, Ctrl-C with 130."""
     with importing():
+        from tistream_client.cli.errors import FIX, CliError  # noqa: PLC0415
+
         app = narrowed(load(), sys.argv[1:])
     try:
         app()

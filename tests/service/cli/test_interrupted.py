@@ -24,7 +24,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("name", ["typer", "httpx", "tistream_cli.verify.verify", "tistream_upstream.command"])
+@pytest.mark.parametrize("name", ["typer", "pydantic", "tistream_cli.verify.verify", "tistream_upstream.command"])
 def test_in_the_middle_of_an_import(name: str) -> None:
     done = subprocess.run([sys.executable, "-c", WITHIN_IMPORTS.format(name=name)], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

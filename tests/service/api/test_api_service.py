@@ -197,7 +197,8 @@ def test_the_openapi_document_has_the_operations(loaded: Consumer) -> None:
     for name in ("PullTable", "PullDB", "PullTenant"):
         told = {parameter["name"] for parameter in operations[name]["parameters"] if parameter["in"] == "query"}
         paging = {"start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow"}
-        assert told == paging | {"format", "events", "squash", "snapshot"}
+        filters = {"operations", "columns", "where"} | (set() if name == "PullTable" else {"tables"})
+        assert told == paging | {"format", "events", "squash", "snapshot"} | filters
 
 
 def test_a_long_poll_waits_and_answers_with_progress(loaded: Consumer) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx
@@ -25,6 +25,8 @@ from tistream_api.app import build_app
 from tistream_api.auth.callers import Callers
 from tistream_api.settings import ApiSettings
 from tistream_cli.app import app as command
+from tistream_client.cli.wire import Server
+from tistream_client.core.steps import Answer
 
 CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 AUTH_ON = {"CreateToken"}  # a server that asks nobody makes none: tests/service/api/test_token_rules.py
@@ -127,7 +129,12 @@ def test_the_command_prints_a_line_for_each_entry(
     evil = acting.to_header(acting.Actor("subject \x1b[2J\nroot", "192.0.2.7"))
     method, path, body, _ = CHANGES["SetRetention"]
     world.ask(method, path, body, **{acting.HEADER: evil, cause.HEADER: "why"})
-    monkeypatch.setattr(httpx, "Client", lambda **_: api)
+
+    def ask(_: Server, method: str, path: str, headers: Mapping[str, str], body: object) -> Answer:
+        answer = api.request(method, path, headers=dict(headers), json=body)
+        return Answer(answer.status_code, dict(answer.headers), answer.content)
+
+    monkeypatch.setattr(Server, "ask", ask)
     head, *rows = CliRunner().invoke(command, ["audit", "--url", "http://127.0.0.1:8000"]).output.splitlines()
     assert head.split() == ["seq", "time", "action", "subject", "by", "from", "change", "cause"]
     assert len(rows) == len(world.entries())

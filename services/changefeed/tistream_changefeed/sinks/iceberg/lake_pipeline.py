@@ -12,6 +12,7 @@ from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
+from tistream_changefeed.core.new_tables import NewTables
 from tistream_changefeed.core.outgoing import Mark
 from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
@@ -42,22 +43,6 @@ class TableDdl:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstTables:
-    """The order to create tables, whose rows as of the feed's start_ts follow: implements Mark."""
-
-    versions: tuple[TableVersion, ...]
-
-    @property
-    def size(self) -> int:
-        """Implement Mark.size."""
-        return 0
-
-    @property
-    def content(self) -> None:
-        """Implement Mark.content: no messages are counted."""
-
-
-@dataclass(frozen=True, slots=True)
 class LakePipeline:
     """The pipeline of a feed into Iceberg: implements hold.sink.Pipeline, and hold.sink.FirstRows. `loads`: a new feed
     begins with the rows of its tables."""
@@ -77,7 +62,7 @@ class LakePipeline:
 
     def created(self, versions: Sequence[TableVersion]) -> tuple[Mark, ...]:
         """Implement FirstRows.created."""
-        return (FirstTables(tuple(versions)),)
+        return (NewTables(tuple(versions)),)
 
     @property
     def sync_points(self) -> None:

@@ -11,6 +11,7 @@ from tistream.clock import Clock
 from tistream.read.cursor import Place, Position
 from tistream_changefeed.core import progress as progresses
 from tistream_changefeed.core.failure import FeedFailed, failed
+from tistream_changefeed.core.new_tables import NewTables
 from tistream_changefeed.core.outgoing import Mark
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.row_events import RowEvents
@@ -20,7 +21,7 @@ from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake
-from tistream_changefeed.sinks.iceberg.lake_pipeline import FirstTables, TableDdl
+from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.iceberg.lake_tables import LakeTable, LakeTables
 from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.pending import Pending, above, highest_key
@@ -142,7 +143,7 @@ class LakeSink:
         return True
 
     def _apply(self, mark: Mark, progress: Progress) -> None:
-        if isinstance(mark, FirstTables):
+        if isinstance(mark, NewTables):
             for version in mark.versions:
                 for shape in self._target.shapes:
                     self._tables.create(version, shape, progress.at)

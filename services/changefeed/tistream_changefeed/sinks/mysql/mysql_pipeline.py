@@ -15,6 +15,7 @@ from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
+from tistream_changefeed.core.new_tables import NewTables
 from tistream_changefeed.core.outgoing import Mark, Payload, SentMessage
 from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.core.sync_points import SyncPoints
@@ -29,7 +30,7 @@ from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes, taken
 from tistream_changefeed.sinks.mysql.ddl import is_sent
-from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow, NewTables
+from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow
 from tistream_changefeed.table_errors.rules import ErrorRules
 from tistream_changefeed.table_errors.table_failed import naming
 

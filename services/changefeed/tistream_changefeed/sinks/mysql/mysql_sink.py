@@ -20,6 +20,7 @@ from tistream.wire.bulk.changefeeds import SHARDS_MAX
 from tistream_changefeed.core import barrier
 from tistream_changefeed.core import progress as records
 from tistream_changefeed.core.failure import retry
+from tistream_changefeed.core.new_tables import NewTables
 from tistream_changefeed.core.progress import Progress, check_revision
 from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.core.sync_points import SyncMark
@@ -28,7 +29,7 @@ from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.sinks.mysql import new_tables, stored_progress
 from tistream_changefeed.sinks.mysql.connection import Slot, WriteAgain
 from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
-from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow, NewTables
+from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow
 from tistream_changefeed.sinks.mysql.slots import FIRST, divided
 from tistream_changefeed.sinks.mysql.statements import statements
 from tistream_changefeed.sinks.mysql.target import LETTERS, PROGRESS, SYNCED, MySqlServer, secondary_ts

@@ -10,7 +10,7 @@ import numpy as np
 
 from tistream.arrays import Int64s
 from tistream.schema.ddl_event import DdlEvent
-from tistream.schema.visible import Name, TableVersion
+from tistream.schema.visible import Name
 from tistream_changefeed.core.outgoing import Content
 from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.net import TableNet
@@ -59,22 +59,6 @@ class DdlMark:
     def size(self) -> int:
         """Implement Mark.size."""
         return len(self.event.query.encode())
-
-    @property
-    def content(self) -> None:
-        """Implement Mark.content: a database counts no messages."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewTables:
-    """Tables that are created if they do not exist, before their rows are loaded: implements Mark."""
-
-    versions: tuple[TableVersion, ...]
-
-    @property
-    def size(self) -> int:
-        """Implement Mark.size."""
-        return 0
 
     @property
     def content(self) -> None:

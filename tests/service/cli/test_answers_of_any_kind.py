@@ -140,6 +140,14 @@ def test_a_pull_that_was_killed_before_its_first_page_begins_where_it_began(
     assert first == second
 
 
+def test_a_pull_of_which_nothing_came_leaves_its_directory_to_another_request(canned: Canned, tmp_path: Path) -> None:
+    canned.answers = [lines({"type": "row"}, missing=9)]
+    assert isinstance(pulled(canned, tmp_path, "--since", "1d").exception, CliError)
+    canned.answers = [lines(LAST)]
+    assert pulled(canned, tmp_path, "--since", "2d").exit_code == 0
+    assert isinstance(pulled(canned, tmp_path, "--since", "3d").exception, CliError), "a page of the other is there"
+
+
 def test_a_complete_directory_is_complete_however_late_it_is_asked_again(canned: Canned, tmp_path: Path) -> None:
     until = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     canned.answers = [lines({**LAST, "resolved_ts": str(1 << 62)})]

@@ -116,18 +116,27 @@ class Directory(ABC):
         where = f"{self._directory / _END} has the cursor of an earlier pull"
         if not isinstance(stored, dict):
             raise CliError(f"{self._directory / _END} was not written by a pull: use an empty directory")
+        try:
+            self._compare(stored, request, where)
+        except CliError:
+            if stored.get("page") != 0:
+                raise
+            (self._directory / _END).unlink()  # no page of the earlier request is complete: this one replaces it
+            return {}
+        return stored
+
+    def _compare(self, stored: dict[str, Any], request: PullRequest, where: str) -> None:
         before = stored.get("asked", self._request)  # earlier versions did not store it
-        if self._request["since"] is None:
-            self._request["since"] = before.get("since")
+        since = before.get("since") if self._request["since"] is None else self._request["since"]
         again = stored.get("page") == 0 and request.cursor == stored.get("cursor")  # killed before its first page
-        if (request.cursor is not None and not again) or before.get("since") != self._request["since"]:
+        if (request.cursor is not None and not again) or before.get("since") != since:
             raise CliError(f"{where}, from which this pull continues: omit --since and --cursor, repeat --since "
                            "as it was, or use an empty directory")  # fmt: skip
         asked = {name: before.get(name) for name in _REQUEST_FIELDS}
-        if {**asked, "format": before.get("format", str(PullFormat.PARQUET))} != self._request:
+        if {**asked, "format": before.get("format", str(PullFormat.PARQUET))} != {**self._request, "since": since}:
             raise CliError(f"{where} of {_words(before)}, not {_words(self._request)}: use an empty "
                            "directory")  # fmt: skip
-        return stored
+        self._request["since"] = since
 
     def _begin(self, request: PullRequest) -> None:
         """Create end.json, and remove the files of an incomplete page of an earlier pull."""

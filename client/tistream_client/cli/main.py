@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from copy import copy
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -34,15 +35,17 @@ def run(load: Callable[[], Any]) -> None:
 
 
 def narrowed(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
-    """The application with only the command or group that the first word names, unless it names none: to prepare the
-    options of all commands takes longer than most commands."""
+    """A copy of the application with only the command or group that the first word names, unless it names none: to
+    prepare the options of all commands takes longer than most commands."""
     if not words:
         return app
     commands = [one for one in app.registered_commands if _name(one.name, one.callback) == words[0]]
     groups = [one for one in app.registered_groups if one.name == words[0]]
-    if commands or groups:
-        app.registered_commands, app.registered_groups = commands, groups
-    return app
+    if not commands and not groups:
+        return app
+    only = copy(app)
+    only.registered_commands, only.registered_groups = commands, groups
+    return only
 
 
 def _name(given: str | None, callback: Callable[..., Any] | None) -> str:

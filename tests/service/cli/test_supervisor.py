@@ -273,6 +273,29 @@ def test_children_are_started_though_the_fork_server_has_died_or_cannot_import(
     assert started("there_is_no_such_module") == "False\n"  # not forked
 
 
+_DIES_BEFORE_THE_ANSWER = """
+import os, socket
+socket.socket.sendall = lambda *_: os._exit(9)
+"""
+
+
+def test_a_fork_of_which_the_supervisor_was_not_told_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would serve the same port as the process that is started in its place."""
+    (tmp_path / "dies.py").write_text(_DIES_BEFORE_THE_ANSWER)
+    (tmp_path / "says.py").write_text("import os, time; print(os.getpid(), flush=True); time.sleep(600)")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    argv, log = (sys.executable, "-m", "says"), tmp_path / "child.log"
+    supervisor = Supervisor([ChildSpec("child", argv, {}, imports=("dies",))], tmp_path, SystemClock())
+    supervisor.start()
+    child = supervisor._children[0].process
+    assert child is not None
+    eventually(lambda: log.exists() and f"{child.pid}\n" in log.read_text())
+    assert log.read_text() == f"{child.pid}\n"
+    supervisor.stop(GRACE_MS)
+
+
 @pytest.mark.parametrize(
     ("lives_ms", "waits_ms"),
     [

@@ -6,8 +6,10 @@ a fork copies only the thread that forks, and it imports modules without running
 
 A request is a JSON object, in one message of the socket. The modules in `imports` are imported; then a fork runs what
 `argv` names, `python -m MODULE ARGUMENT…`, and has that name in `ps`. `env` is the whole environment. The message
-carries descriptors: the first is the output of the new process, the others get the numbers in `fds`. The answer is
-`{"pid": …}`.
+carries descriptors: the first is the gate, the second is the output of the new process, the others get the numbers in
+`fds`. The answer is `{"pid": …}`. The new process does nothing before it has read one byte from the gate, which the
+supervisor writes once it has the answer. If the answer is lost, the supervisor closes the gate and starts another
+process, and the new process ends: two processes of one name would share the port that they inherit.
 """
 
 from __future__ import annotations
@@ -85,17 +87,20 @@ def _fork() -> int:
 
 
 def _run(request: dict[str, Any], fds: list[int]) -> None:
+    gate, output, *others = fds
+    if not os.read(gate, 1):
+        return
+    os.close(gate)
     os.setsid()
     os.environ.clear()
     os.environ.update(request["env"])
     setproctitle(" ".join(request["argv"]))
     # Descriptors first move above all numbers that are wanted, so that none is overwritten before it has its own.
     above = max([2, *request["fds"]]) + 1
-    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in fds]
-    for fd in fds:
+    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in (output, *others)]
+    for fd in (output, *others):
         os.close(fd)
-    output = moved[0]
-    for fd, number in zip([output, output, *moved[1:]], [1, 2, *request["fds"]], strict=True):
+    for fd, number in zip([moved[0], *moved], [1, 2, *request["fds"]], strict=True):
         os.dup2(fd, number)
     for fd in moved:
         os.close(fd)

@@ -79,16 +79,21 @@ class ForkServer:
     ) -> ForkedProcess:
         """Run `python -m MODULE`, as `argv` says, in a new session and with the environment `env`, after the server has
         imported `imports`. Its stdout and stderr are the descriptor `output`; it has `pass_fds` under the same numbers.
-        Raises ForkFailed."""
+        Raises ForkFailed, and then no such process runs."""
         request = {"argv": list(argv), "imports": list(imports), "env": dict(env), "fds": list(pass_fds)}
+        gate, opening = os.pipe()
         try:
             with _subreaper():
-                socket.send_fds(self._control, [json.dumps(request).encode()], [output, *pass_fds])
+                socket.send_fds(self._control, [json.dumps(request).encode()], [gate, output, *pass_fds])
                 answer = self._control.recv(MESSAGE_BYTES_MAX)
+            if not answer:
+                raise ForkFailed("no answer")
+            os.write(opening, b"\0")
         except OSError as error:
             raise ForkFailed(str(error)) from error
-        if not answer:
-            raise ForkFailed("no answer")
+        finally:
+            os.close(gate)
+            os.close(opening)
         return ForkedProcess(json.loads(answer)["pid"])
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
 """What holds for every test of real services: the limits of calls between them are long, Java compiles little,
-and there is one MariaDB and one Kafka for all.
+and there is one MariaDB and one Kafka for all, and one platform for those that only read.
 
 A call that is given up too soon is made again by whoever needs its answer, or tells a user to come again. A thread that
 stalls for some seconds must not make a test see that; tests of a limit set it themselves. All of it ends with the
@@ -12,13 +12,18 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from support import golden
+from support.api_world import Platform, platform
 from support.certificates import Authority
 from support.mariadb import MariaDb, running
+from support.one_worker import READS, group_of
 from support.patient_calls import patient
+from support.pull import Consumer
 from support.secured_kafka import SecuredKafka, secured_kafka
 from support.short_java import OPTIONS, VARIABLE
 from tistream_cli.platform.local_kafka import LocalKafka
@@ -53,6 +58,42 @@ def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured
 def broker(secured_broker: SecuredKafka) -> LocalKafka:
     """The same, for who wants its plain listener alone."""
     return secured_broker.broker
+
+
+_reads: list[tuple[ExitStack, Platform, Consumer]] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """The platform of the group READS is stopped after the last test: one that is idle still takes a part of a core."""
+    yield
+    if _reads and (nextitem is None or group_of(nextitem.nodeid) != READS):
+        _reads.pop()[0].close()
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Platform, Consumer]:
+    """A platform with the set `everything` as a tenant, which nothing changes; other tenants may come beside it. One
+    process runs the tests that read it (tests/support/one_worker.py)."""
+    if not _reads:
+        loaded = golden.load("everything")
+        with ExitStack() as stack:
+            one = stack.enter_context(platform(tmp_path_factory.mktemp("world"), ranges=4))
+            consumer = one.create(loaded)
+            one.put(*loaded.deliveries)
+            consumer.wait_for(loaded.end_ts)
+            _reads.append((stack.pop_all(), one, consumer))
+    return _reads[0][1:]
+
+
+@pytest.fixture(scope="module")
+def up(everything: tuple[Platform, Consumer]) -> Platform:
+    return everything[0]
+
+
+@pytest.fixture(scope="module")
+def loaded(everything: tuple[Platform, Consumer]) -> Consumer:
+    return everything[1]
 
 
 @pytest.fixture

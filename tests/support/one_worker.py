@@ -15,7 +15,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 FOUR_RANGES, DAMAGES, MORTAL, GUARDED, BROKER = "four-ranges", "damages", "mortal", "guarded", "broker"
-RESTORES = "restores"
+READS = "reads"
 GROUPS = {
     **dict.fromkeys(
         ("agent", "arrival", "console_points", "golden_pages", "raw", "requests", "simulated"), FOUR_RANGES
@@ -33,13 +33,28 @@ GROUPS = {
         ),
         BROKER,
     ),
-    **dict.fromkeys(("test_restore_command", "test_platform_restore_calls", "test_undo_mariadb"), RESTORES),
+    **dict.fromkeys(
+        (
+            "test_points",
+            "test_api_service",
+            "test_insight_routes",
+            "test_doors",
+            "test_client_reads",
+            "test_spark_source",
+            "test_reading_commands",
+            "test_restore_command",
+            "test_platform_restore_calls",
+            "test_undo_mariadb",
+        ),
+        READS,
+    ),
 }
 # Longest first. Platforms take all of a core, and tests of lost answers, brokers and leases wait: at the beginning both
 # run side by side. What is not here takes less than these.
 LONGEST = (
     FOUR_RANGES,
     DAMAGES,
+    READS,
     BROKER,
     "tests/service/storage/test_lost_answers.py",
     MORTAL,
@@ -54,7 +69,6 @@ LONGEST = (
     "tests/service/storage/test_s3_store.py",
     "tests/service/verify/test_verify_truth_file.py",
     "tests/service/sorter/test_on_spark.py",
-    "tests/service/client/test_spark_source.py",
     "tests/service/agent/test_agent_nodes.py",
     "tests/simulation/ingest/test_log_backup_replay.py",
     "tests/service/backfill/test_backfill_runner.py",
@@ -66,11 +80,9 @@ LONGEST = (
     "tests/service/api/test_access_routes.py",
     "tests/service/api/test_openapi_answers.py",
     "tests/service/dispatcher/test_store_moves.py",
-    "tests/service/api/test_api_service.py",
     "tests/service/dispatcher/test_dispatching.py",
     "tests/service/meta/test_mysql_service.py",
     "tests/service/meta/test_mysql_migrations.py",
-    RESTORES,
     "tests/service/restore/test_platform_mariadb.py",
     "tests/service/restore/test_platform_restore_on_spark.py",
     "tests/service/backfill/test_sql_backfills.py",

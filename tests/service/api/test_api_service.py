@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from support import compare, golden
-from support.api_world import Platform, platform
+from support.api_world import Platform, start_api
 from support.golden import Delivery, GoldenSet
+from support.http_world import Server
 from support.pull import PROBLEM, Consumer, parse
 from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
@@ -23,23 +24,9 @@ from tistream_client.cli.api_client import ApiClient, changes_path
 from tistream_client.cli.errors import CliError
 
 EVERYTHING = golden.load("everything")
-LARGE = golden.load("large")
+STREAMED = golden.load_as("large", "5", "streamed")
 START = str(EVERYTHING.snapshot_ts)
 FUTURE = str(4_102_444_800_000 << 18)  # the year 2100; the same in every process that collects tests
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with platform(tmp_path_factory.mktemp("world"), ranges=4) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def loaded(up: Platform) -> Consumer:
-    consumer = up.create(EVERYTHING)
-    up.put(*EVERYTHING.deliveries)
-    consumer.wait_for(EVERYTHING.end_ts)
-    return consumer
 
 
 @pytest.fixture(scope="module")
@@ -301,9 +288,18 @@ def test_the_command_waits_until_a_tenant_can_be_pulled(up: Platform, capsys: py
     assert json.loads(line)["type"] == "resolved"
 
 
-def test_a_stream_gives_the_same_events_while_files_arrive_and_ends_with_the_service(up: Platform) -> None:
-    loaded: GoldenSet = LARGE
-    consumer = up.create(loaded)
+@pytest.fixture
+def api(up: Platform) -> Iterator[Server]:
+    """An API server of a test's own."""
+    server = start_api(up.world)
+    yield server
+    server.stop()
+
+
+def test_a_stream_gives_the_same_events_while_files_arrive_and_ends_with_the_service(up: Platform, api: Server) -> None:
+    loaded: GoldenSet = STREAMED
+    consumer = Consumer(api.url, loaded.tenant)
+    up.create(loaded)
     up.put(loaded.schema_snap)
     eventually(lambda: consumer.client.get(f"{consumer.base}/databases").status_code == 200)
     got: list[dict[str, Any]] = []
@@ -338,7 +334,6 @@ def test_a_stream_gives_the_same_events_while_files_arrive_and_ends_with_the_ser
     told = len(got)
     eventually(lambda: len(got) > told + 1)  # an idle stream shows that it lives
     assert {event["type"] for event in got[told:]} == {"resolved"}
-    up.api.app.state.stopping.set()
+    api.app.state.stopping.set()
     assert ended.wait(PATIENCE_S)
-    up.api.app.state.stopping.clear()
     assert json.dumps(got[-1]["resolved_ts"]) == f'"{loaded.end_ts}"'

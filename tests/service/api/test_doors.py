@@ -7,7 +7,6 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -16,8 +15,9 @@ import pytest
 import zstandard
 
 from support import golden, plain_http
-from support.api_world import platform
+from support.api_world import Platform
 from support.pull import Consumer
+from support.waiting import eventually
 from tistream.model.ids import TenantKey
 from tistream_agent.connecting.platform import PlatformApi
 
@@ -25,16 +25,6 @@ EVERYTHING = golden.load("everything")
 START = str(EVERYTHING.snapshot_ts)
 TENANT = "/v1/clusters/7/tenants/acme"
 PULL = f"{TENANT}/databases/shop/tables/orders/changes?start_ts={START}&end_ts={EVERYTHING.end_ts}"
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consumer]:
-    with platform(tmp_path_factory.mktemp("world"), ranges=1) as up:
-        up.world.client.create_tenant("7", "unborn")
-        consumer = up.create(EVERYTHING)
-        up.put(*EVERYTHING.deliveries)
-        consumer.wait_for(EVERYTHING.end_ts)
-        yield consumer
 
 
 def raw(loaded: Consumer, path: str, accept: str | None) -> tuple[httpx.Headers, bytes]:
@@ -130,17 +120,26 @@ def test_a_compressed_stream_tells_each_event_when_it_comes(loaded: Consumer, ac
     assert json.loads(told.splitlines()[0])["resolved_ts"] == str(EVERYTHING.end_ts)
 
 
-def test_before_its_snapshot_a_tenant_has_no_lag(loaded: Consumer) -> None:
-    status = loaded.client.get(f"{loaded.url}/v1/clusters/7/tenants/unborn/status").json()
+@pytest.fixture(scope="module")
+def unborn(up: Platform) -> TenantKey:
+    """A tenant whose snapshot has not come."""
+    tenant = TenantKey("6", "unborn")
+    up.world.client.create_tenant(tenant.cluster_id, tenant.tenant_id)
+    eventually(lambda: plain_http.get(Consumer(up.api.url, tenant).base + "/status").status_code == 200)
+    return tenant
+
+
+def test_before_its_snapshot_a_tenant_has_no_lag(loaded: Consumer, unborn: TenantKey) -> None:
+    status = Consumer(loaded.url, unborn).status()
     assert status["lag_seconds"] is None
     assert status["held_by"] is not None
     assert loaded.status()["lag_seconds"] > 5
 
 
-def test_connect_learns_where_a_new_territory_has_to_begin(loaded: Consumer) -> None:
+def test_connect_learns_where_a_new_territory_has_to_begin(loaded: Consumer, unborn: TenantKey) -> None:
     api = PlatformApi(loaded.url, {})
     assert api.reached_ts(loaded.tenant) == EVERYTHING.end_ts
-    assert [api.reached_ts(TenantKey("7", name)) for name in ("unborn", "nobody")] == [None, None]
+    assert [api.reached_ts(one) for one in (unborn, TenantKey("7", "nobody"))] == [None, None]
     assert api.reached_ts(TenantKey("none", "acme")) is None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import random
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -17,7 +16,6 @@ import pytest
 from typer.testing import CliRunner
 
 from support import compare, golden
-from support.api_world import Platform, platform
 from support.points_world import commits, point_world
 from support.pull import PROBLEM, Consumer
 from tistream.model.ts import MAX_TS, physical_ms
@@ -27,20 +25,6 @@ EVERYTHING = golden.load("everything")
 TENANT = "/v1/clusters/7/tenants/acme"
 FUTURE = str(4_102_444_800_000 << 18)
 Line = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with platform(tmp_path_factory.mktemp("world"), ranges=4) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def loaded(up: Platform) -> Consumer:
-    consumer = up.create(EVERYTHING)
-    up.put(*EVERYTHING.deliveries)
-    consumer.wait_for(EVERYTHING.end_ts)
-    return consumer
 
 
 def get(consumer: Consumer, path: str, **headers: str) -> httpx.Response:

@@ -9,7 +9,6 @@ import re
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support import golden
-from support.api_world import Platform, free_port, platform
+from support.api_world import Platform, free_port
 from support.certificates import Authority
 from support.cutting_proxy import cutting
 from support.pull import Consumer
@@ -29,20 +28,6 @@ from tistream_client.cli.app import app
 EVERYTHING = golden.load("everything")
 RECIPES = (Path(__file__).parents[3] / "docs/recipes.md").read_text()
 Line = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with platform(tmp_path_factory.mktemp("world"), ranges=1) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def loaded(up: Platform) -> Consumer:
-    consumer = up.create(EVERYTHING)
-    up.put(*EVERYTHING.deliveries)
-    consumer.wait_for(EVERYTHING.end_ts)
-    return consumer
 
 
 @pytest.fixture(scope="module")

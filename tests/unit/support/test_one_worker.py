@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from support.one_worker import DAMAGES, FOUR_RANGES, GROUPS, GUARDED, LONGEST, MORTAL, group_of
+from support.one_worker import DAMAGES, FOUR_RANGES, GROUPS, GUARDED, LONGEST, MORTAL, READS, group_of
 from support.tiers import TESTS
 
 # Fixtures of tests/e2e/conftest.py, and the groups of their users.
@@ -18,10 +18,15 @@ SHARED = {
 
 def shared_by(text: str) -> set[frozenset[str]]:
     """The groups of each platform that a file asks for by a fixture that it does not define itself."""
+    asked = asked_by(text)
+    return {frozenset(groups) for name, groups in SHARED.items() if name in asked}
+
+
+def asked_by(text: str) -> set[str]:
+    """The fixtures that a file asks for and does not define itself."""
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
-    own = {function.name for function in functions}
     asked = {argument.arg for function in functions for argument in function.args.args if _is_fixture_user(function)}
-    return {frozenset(groups) for name, groups in SHARED.items() if name in asked - own}
+    return asked - {function.name for function in functions}
 
 
 def _is_fixture_user(function: ast.FunctionDef) -> bool:
@@ -38,6 +43,15 @@ def test_each_file_of_a_shared_platform_is_in_its_group() -> None:
     groups = {name: group_of(f"tests/e2e/{name}::test_it") for name in found}
     assert [name for name, group in groups.items() if group not in next(iter(found[name]))] == []
     assert set(groups.values()) == set().union(*SHARED.values())
+
+
+def test_each_service_test_of_the_platform_that_is_only_read_is_in_its_group() -> None:
+    shared = {"everything", "up", "loaded", "acme"}  # of tests/service/conftest.py, and what is made of it
+    users = [path.name for path in (TESTS / "service").rglob("test_*.py") if asked_by(path.read_text()) & shared]
+    assert {group_of(f"tests/service/{name}::test_it") for name in users} == {READS}
+    assert sorted(name.removesuffix(".py") for name in users) == sorted(
+        stem for stem, group in GROUPS.items() if group == READS
+    )
 
 
 def test_a_set_goes_to_the_platform_that_has_its_ranges() -> None:

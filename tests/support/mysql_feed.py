@@ -31,6 +31,7 @@ from tistream.schema.tidb.create_table import Dialect
 from tistream.schema.tidb.quoting import quoted_name
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
+from tistream.service.ids import random_id
 from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
@@ -100,7 +101,7 @@ class MySqlFeedRun:
         return Holder(
             Shard(order, Random(1)),
             lambda: view,
-            lambda: MySqlSink(target, order, CLOCK, self.slot_rows),
+            lambda: MySqlSink(target, order, CLOCK, random_id(), self.slot_rows),
             pipeline,
             CLOCK,
             self.budget,

@@ -67,7 +67,7 @@ class TableLoads:
         holder = Holder(
             Shard(order, Random(1)),
             lambda: Pool(self._source, pool._ends[-1]),
-            lambda: MySqlSink(feed.server, order, CLOCK),
+            lambda: MySqlSink(feed.server, order, CLOCK, "bench"),
             feed.pipeline_of(order, {}),
             CLOCK,
             pool._settings.budget,

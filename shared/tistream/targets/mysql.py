@@ -37,9 +37,9 @@ class TargetFailed(Exception):
 class MySqlTarget:
     """One connection to a server. It is a context manager, and not thread-safe."""
 
-    def __init__(self, url: MySqlUrl, context: SSLContext | None = None) -> None:
-        """Connect to the server, with TLS as `context` says, or else as the options of the URL say. Raises
-        TargetFailed."""
+    def __init__(self, url: MySqlUrl, context: SSLContext | None = None, answer_s: int = ANSWER_S) -> None:
+        """Connect to the server, with TLS as `context` says, or else as the options of the URL say. `answer_s`: seconds
+        to wait for the answer to a statement. Raises TargetFailed."""
         self._url = url
         tls = dict(url.options)
         try:
@@ -51,9 +51,9 @@ class MySqlTarget:
                 database=url.database,
                 charset="utf8mb4",
                 autocommit=True,  # writers begin transactions themselves; a SELECT must see the newest rows
-                connect_timeout=CONNECT_S,
-                read_timeout=ANSWER_S,
-                write_timeout=ANSWER_S,
+                connect_timeout=min(CONNECT_S, answer_s),
+                read_timeout=answer_s,
+                write_timeout=answer_s,
                 client_flag=pymysql.constants.CLIENT.FOUND_ROWS,
                 ssl=context or {name.removeprefix("ssl_"): value for name, value in tls.items()} or None,
             )

@@ -49,6 +49,7 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.create_table import Dialect, table_statements
 from tistream.schema.tidb.table import ENUM, VARCHAR, VECTOR
 from tistream.secrets.sealing import private_keys, seal
+from tistream.service.ids import random_id
 from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed, Move, Skip
 from tistream.wire.bulk.feed_verify import VerifyFeed
 from tistream_changefeed.core.failure import FeedFailed
@@ -125,7 +126,7 @@ def event(query: str, action: str) -> DdlEvent:
 def opened(server: MariaDb, epoch: int = 1) -> Iterator[MySqlSink]:
     """An open sink of a feed, under this epoch."""
     order = Order(TenantKey("7", "acme"), "copy", 0, Fence(1, epoch), 100)
-    sink = MySqlSink(target_of(server, "?worker-count=2"), order, CLOCK)
+    sink = MySqlSink(target_of(server, "?worker-count=2"), order, CLOCK, random_id())
     sink.open()
     try:
         yield sink
@@ -283,7 +284,7 @@ def test_no_sync_point_is_marked_while_another_shard_is_above_it(server: MariaDb
     above = (world.snapshot_ts // every + 3) * every + 1
     run = MySqlFeedRun(world, server, document(["shop.no_such"]), shards=2, sync_ms=20)
     order = replace(run.holder(1).shard.order, end_ts=None)
-    with closing(MySqlSink(target_of(server), order, CLOCK)) as sink:
+    with closing(MySqlSink(target_of(server), order, CLOCK, random_id())) as sink:
         sink.open()
         sink.write(Transaction(NOTHING, (), Progress(Position(above), 0, order.fence)))
     with working(run.holder(0)), working(run.holder(1)):
@@ -296,7 +297,7 @@ def test_a_load_is_not_ended_by_an_update_that_leaves_out_the_snapshot(server: M
     world = golden_world("everything")
     run = MySqlFeedRun(world, server, document(["shop.k_int"]))
     order = run.holder().shard.order
-    with closing(MySqlSink(target_of(server), order, CLOCK)) as sink:
+    with closing(MySqlSink(target_of(server), order, CLOCK, random_id())) as sink:
         sink.open()
         load = Load(world.snapshot_ts, 7, "shop.k_int", b"k")
         sink.write(Transaction(NOTHING, (), Progress(Position(world.snapshot_ts), 0, order.fence, load=load)))
@@ -361,6 +362,23 @@ def test_tables_are_compared_with_the_pool_and_what_differs_is_named(server: Mar
     assert (dropped.missing, dropped.messages) == (dropped.events, 0)
     only = by.verify(asked.model_copy(update={"table": "shop.k_int"}))
     assert [(one.table, only.equal) for one in only.tables] == [("k_int", True)]
+    with closing(server.connect()) as other, other.cursor() as cursor:
+        cursor.execute("LOCK TABLES shop.k_int WRITE")
+        with pytest.raises(Unavailable, match="not compared in time"):
+            replace(by, longest_ms=1_000).verify(asked.model_copy(update={"table": "shop.k_int"}))
+
+    def ddl(ts: int) -> None:
+        ids = f"SELECT feed, generation, {ts}, 0, {ts}, 0, '', '' FROM tistream.progress WHERE slot = 0"
+        server.run(f"INSERT INTO tistream.ddl {ids}")
+
+    class Altered(StillView):
+        def check_served(self, ts: int) -> None:
+            ddl(ts + 1)
+
+    with pytest.raises(Unavailable, match=f"begun the DDL at commit_ts {world.end_ts + 1} meanwhile"):
+        replace(by, view=lambda _: cast(Any, Altered(world))).verify(asked)
+    with pytest.raises(Unavailable, match=f"the DDL at commit_ts {world.end_ts + 1} is being executed"):
+        replace(by, longest_ms=0).verify(asked)
     server.run("UPDATE tistream.progress SET progress = NULL")
     with pytest.raises(Unavailable, match="has written nothing yet"):
         replace(by, longest_ms=0).verify(asked)
@@ -398,6 +416,22 @@ def test_rows_and_their_progress_are_one_transaction(table: MariaDb) -> None:
     assert (numbers(table), rows_written(table)) == ([11], 11)
 
 
+def test_a_server_without_room_is_tried_again_and_has_each_row_once(table: MariaDb) -> None:
+    for error, ts in ((1114, 11), (1021, 12), (3, 13)):  # as InnoDB, and as the server says it
+        table.run(
+            "CREATE TRIGGER d.full BEFORE INSERT ON d.t FOR EACH ROW "
+            f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {error}, MESSAGE_TEXT = 'No space left on device'"
+        )
+        with opened(table) as sink:
+            with pytest.raises(FeedFailed, match="No space left on device") as refused:
+                sink.write(inserting(ts))
+            assert refused.value.failure.kind == "retry"
+        table.run("DROP TRIGGER d.full")
+        with opened(table) as sink:
+            sink.write(inserting(ts))
+    assert (numbers(table), rows_written(table)) == ([11, 12, 13], 13)
+
+
 def test_loaded_rows_and_their_progress_are_one_transaction(server: MariaDb) -> None:
     server.run("CREATE DATABASE d")
     server.run("CREATE TABLE d.t (a INT PRIMARY KEY)")
@@ -405,7 +439,7 @@ def test_loaded_rows_and_their_progress_are_one_transaction(server: MariaDb) -> 
     changes = [Change(None, {"a": a}, 100, key=str(a).encode()) for a in range(40)]
     rows = NetWindow(net(split(EventWindow((batch(of, changes),), ()), by_unique_index)), 100)
     order = Order(TenantKey("7", "acme"), "copy", 0, Fence(1, 1), 100)
-    sink = MySqlSink(target_of(server, "?worker-count=4"), order, CLOCK, slot_rows=1)
+    sink = MySqlSink(target_of(server, "?worker-count=4"), order, CLOCK, random_id(), slot_rows=1)
     sink.open()
     begun = Progress(Position(100), 0, Fence(1, 1), load=Load(100))
     sink.write(Transaction(NetWindow((), 100), (), begun))
@@ -433,6 +467,23 @@ def test_a_holder_that_was_replaced_writes_nothing(table: MariaDb) -> None:
     assert refused.value.failure.kind == "fenced"
 
 
+def test_of_two_holders_with_one_epoch_only_the_one_that_came_last_writes(table: MariaDb) -> None:
+    """As after a restore of the meta database, which then gives an epoch twice."""
+    with opened(table) as of_earlier_release:
+        of_earlier_release.write(inserting(11))
+    table.run("ALTER TABLE tistream.progress DROP COLUMN holder")
+    with opened(table) as one, opened(table) as other:
+        with pytest.raises(FeedFailed, match="another holder has taken the feed's progress") as refused:
+            one.write(inserting(12))
+        assert refused.value.failure.kind == "fenced"
+        other.write(inserting(12))
+        with opened(table) as again:  # the one that was late connects again
+            again.write(inserting(13))
+            with pytest.raises(FeedFailed, match="another holder"):
+                other.write(inserting(13))
+    assert (numbers(table), rows_written(table)) == ([11, 12, 13], 13)
+
+
 def test_shards_from_before_a_cut_that_the_meta_server_has_forgotten_write_nothing(server: MariaDb) -> None:
     cut = Move(revision=2, ts=150, cut=True)
     for shard in range(3):
@@ -448,7 +499,7 @@ def test_shards_from_before_a_cut_that_the_meta_server_has_forgotten_write_nothi
 
 def _written(server: MariaDb, order: Order) -> None:
     """Open the sink of a shard, and write what a holder writes first."""
-    sink, shard = MySqlSink(target_of(server), order, CLOCK), Shard(order, Random(1))
+    sink, shard = MySqlSink(target_of(server), order, CLOCK, random_id()), Shard(order, Random(1))
     try:
         found, ends = sink.open()
         sink.write(shard.opened(found, ends, sink.where))
@@ -585,7 +636,7 @@ def test_an_enum_that_is_no_member_is_written_and_nothing_else_is_changed_with_i
         assert shown == [(1, "", 0, "a"), (2, "y", 2, "b"), (3, None, None, "c")]
         with pytest.raises(TablesRefused, match="has 2 values that the server would change"):
             sink.write(written((4, "", "longer")))
-        with pytest.raises(TablesRefused, match="value too long"):
+        with pytest.raises(TablesRefused, match=r"table d\.t: .*value too long.*; repair the table there, then resume"):
             sink.write(written((5, "x", "longer")))
     assert len(server.run("SELECT a FROM d.t")) == 3
 

@@ -58,3 +58,8 @@ def test_a_database_is_compared_as_it_is() -> None:
     assert range_of(TENANT, tables, VerifyChangefeed(table="shop.orders")).table == "shop.orders"
     with pytest.raises(InvalidRequest, match="from_ts is for topics"):
         range_of(TENANT, tables, VerifyChangefeed(from_ts="1"))
+    updated = tables.model_copy(update={"revision": 1})
+    with pytest.raises(InvalidRequest, match="revision 1 of the feed is not in force yet"):
+        range_of(TENANT, updated, VerifyChangefeed())
+    in_force = updated.model_copy(update={"applied": CHANGED.applied})
+    assert range_of(TENANT, in_force, VerifyChangefeed()).to_ts == CHECKPOINT

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tistream.read.cursor import Place, Position
+from tistream.wire.bulk.changefeeds import Applied
 from tistream_changefeed.core.load import Load
 from tistream_changefeed.core.progress import Fence, Progress
 from tistream_changefeed.core.stopped import StoppedTable
@@ -24,7 +25,7 @@ DONE = Progress(AT, 0, Fence(1, 1))
 
 def test_tables_show_a_ts_once_every_connection_has_written_its_part() -> None:
     marked = replace(DONE, at=passed(170))
-    assert shown_ts({0: (DONE, AT), 1: (marked, marked.at)}, 2) == (150, 170)
+    assert shown_ts({0: (DONE, AT), 1: (marked, marked.at)}, 150, 2) == (150, 170)
     stopped = replace(DONE, stopped=(StoppedTable(("d", "t"), AT, "why"),))
     for progress, high, text, passes in (
         (DONE, Position(151), "some connections", True),
@@ -33,10 +34,29 @@ def test_tables_show_a_ts_once_every_connection_has_written_its_part() -> None:
         (replace(DONE, at=Position(150, Place.DDL, 0, 1)), None, "inside a transaction", True),
         (stopped, None, r"tables have stopped \(d.t\)", False),
     ):
-        found = shown_ts({0: (progress, high or progress.at)}, 1)
+        found = shown_ts({0: (progress, high or progress.at)}, 0, 1)
         assert isinstance(found, NotNow)
         assert (found.passes, re.search(text, found.reason) is not None) == (passes, True)
-    assert isinstance(shown_ts({0: (DONE, AT)}, 2), NotNow)
+    assert isinstance(shown_ts({0: (DONE, AT)}, 0, 2), NotNow)
+
+
+def test_tables_that_a_ddl_or_a_change_of_the_feed_has_met_in_part_show_no_ts() -> None:
+    def at(revision: int, shards: int, ts: int = 150) -> tuple[Progress, Position]:
+        applied = Applied(revision=revision, from_ts=100, after_ts=100) if revision else None
+        progress = replace(DONE, at=Position(ts), applied=applied, shards=shards)
+        return progress, progress.at
+
+    left_behind = {shard: at(1, 4, 120) for shard in (2, 3)}
+    assert shown_ts({0: at(2, 2), 1: at(2, 2), **left_behind}, 130, 2) == (150, 150)
+    for states, ddl_ts, text in (
+        ({0: at(2, 2), 1: at(1, 4), **left_behind}, 0, "shard 1 has not begun with revision 2"),
+        ({0: at(1, 4), 1: at(1, 4), **left_behind}, 0, "divided into 2 shards"),
+        ({0: at(1, 1), 1: at(1, 1)}, 0, "divided into 2 shards"),
+        ({0: at(0, 2, 170), 1: at(0, 2)}, 160, "the DDL at commit_ts 160"),
+    ):
+        found = shown_ts(states, ddl_ts, 2)
+        assert isinstance(found, NotNow)
+        assert (found.passes, text in found.reason) == (True, True), found
 
 
 @given(st.lists(st.integers(0, 5)), st.lists(st.integers(0, 5)), st.integers(1, 3))

@@ -11,14 +11,24 @@ from support.feed_tables import Key, column, version
 from tistream.errors import InvalidRequest
 from tistream.schema.tidb import table as t
 from tistream.schema.visible import TableVersion
-from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed
+from tistream.wire.bulk.changefeeds import (
+    ChangefeedInfo,
+    CheckChangefeed,
+    CreateChangefeed,
+    CreatedChangefeed,
+    FeedTables,
+)
+from tistream_api.feeds.feed_body import created
 from tistream_changefeed.config.parse import parse_feed, read_toml
 from tistream_changefeed.config.plan import FeedPlan, PlannedTable, plan
 from tistream_changefeed.feed_checks import FeedChecks
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.sinks.feeds import feed_of
-from tistream_cli.changefeed.changefeed import write_tables
+from tistream_cli.changefeed.changefeed import FeedOf, show_feed
+from tistream_client.cli.api_client import ApiClient
+from tistream_client.cli.wire import Server
+from tistream_client.core.steps import Answer
 
 ID = column("id", flag=t.FLAG_NOT_NULL)
 PRIMARY = Key("PRIMARY", ("id",), primary=True)
@@ -53,16 +63,38 @@ def test_a_plan_names_tables_topics_partitions_and_columns() -> None:
     assert found.warnings == ()
 
 
-def test_an_answer_names_tables_that_are_left_out_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_answers_name_tables_that_are_left_out_with_the_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     checks = FeedChecks(Allowed(()), SecretKeys(None), lambda _: TABLES)
     wanted = CreateChangefeed(changefeed_id="lake", sink_uri="file:///data?protocol=csv")
     answer = checks.plan(CheckChangefeed(cluster_id="7", tenant_id="acme", wanted=wanted, look=False))
     (log,) = answer.left_out
     assert (log.database, log.table) == ("shop", "log")
     assert log.reason == "it has no primary key and no unique key that is NOT NULL"
-    shown = answer.model_dump()
-    write_tables(shown["tables"], answer.table_count, shown["left_out"])
-    assert capsys.readouterr().out.splitlines()[-1] == f"left out shop.log: {log.reason}"
+    made = ChangefeedInfo(
+        changefeed_id="lake",
+        state="running",
+        sink_uri=answer.sink_uri,
+        config={},
+        start_ts="1",
+        end_ts=None,
+        created_ms="1",
+        checkpoint_ts="1",
+    )
+    told = CreatedChangefeed.model_validate_json(created(made.model_dump_json().encode(), answer))
+    assert (told.state, told.warnings, told.left_out) == ("running", answer.warnings, [log])
+    assert "are not sent: shop.log" in told.warnings[0]
+    tables = FeedTables(tables=[], count=0, warnings=[], left_out=answer.left_out)
+    answers = {"/changefeeds/lake": made.model_dump_json(), "/changefeeds/lake/tables": tables.model_dump_json()}
+
+    def ask(_: Server, method: str, path: str, headers: Mapping[str, str], body: object) -> Answer:
+        return Answer(200, {}, answers[path.removeprefix("/v1/clusters/7/tenants/acme")].encode())
+
+    monkeypatch.setattr(Server, "ask", ask)
+    show_feed(ApiClient("http://127.0.0.1:1"), FeedOf("7", "acme", "lake"), as_json=False)
+    head, *_, last = capsys.readouterr().out.splitlines()
+    assert (head, last) == ("lake  running", f"left out shop.log: {log.reason}")
 
 
 def test_several_shards_say_what_they_cost() -> None:

@@ -138,8 +138,9 @@ class Life:
         return LakeSink(TARGET, lake or LifesLake(self), order, self.clock, lambda: next(self.names))
 
     def hold(self) -> None:
-        """A new holder works until it has finished, fails or is killed; or it stops in the middle."""
-        self.epoch += 1
+        """A new holder works until it has finished, fails or is killed; or it stops in the middle. It may have the
+        epoch of another one, as after a restore of the meta database."""
+        self.epoch += int(self.chance(0.7))
         shard = Shard(replace(ORDER, fence=Fence(1, self.epoch)), self.rng)
         sink = self.sink(shard.order)
         try:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -108,8 +108,9 @@ class Life:
             self.hold()
 
     def hold(self) -> None:
-        """A new holder works until it has finished, fails or is killed; or it stops in the middle."""
-        self.epoch += 1
+        """A new holder works until it has finished, fails or is killed; or it stops in the middle. It may have the
+        epoch of another one, as after a restore of the meta database."""
+        self.epoch += int(self.chance(0.7))
         shard = Shard(replace(ORDER, fence=Fence(1, self.epoch)), self.rng)
         root = SinkRoot(Store(self), TARGET.url, TARGET.layout)  # type: ignore[arg-type]
         sink = StorageSink(TARGET, root, shard.order, self.clock)
@@ -250,6 +251,36 @@ def test_a_window_that_ended_early_ends_there_for_the_worker_that_takes_over() -
     shard, sink = opened(life, 2)
     life.write(shard, sink, shard.send(life.placed(rows), 2, (), Position(END)))
     life.write(shard, sink, shard.send(NOTHING, 0, (), Position(END)))
+    assert [rows for _, rows in indexed(life.objects)] == [rows]
+
+
+class LateIndex(MemoryObjectStore):
+    """Calls `late` before the first index file is put."""
+
+    late: Callable[[], None] | None = None
+
+    def put_new(self, key: str, body: bytes) -> None:
+        late, self.late = (self.late, None) if "/meta/CDC.index" in key else (None, self.late)
+        if late is not None:
+            late()
+        super().put_new(key, body)
+
+
+def test_a_holder_that_is_late_does_not_undo_the_progress_of_another_one_with_its_epoch() -> None:
+    life, rows = Life(1), [(START + 1, 0), (START + (700 << 18), 0)]
+    life.objects = objects = LateIndex()
+
+    def flushed(shard: Shard, sink: StorageSink, row: Row) -> None:
+        life.write(shard, sink, shard.send(life.placed([row]), 1, (), Position(row[0])))
+        life.clock.advance(600)
+        life.write(shard, sink, shard.send(NOTHING, 0, (), Position(row[0])))
+
+    one = opened(life, 1)
+    objects.late = lambda: flushed(*opened(life, 1), rows[1])
+    with pytest.raises(FeedFailed, match="another holder has replaced it"):
+        flushed(*one, rows[0])
+    shard, _ = opened(life, 1)
+    assert shard.at == Position(rows[1][0])
     assert [rows for _, rows in indexed(life.objects)] == [rows]
 
 

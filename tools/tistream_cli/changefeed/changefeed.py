@@ -81,7 +81,7 @@ def _create(client: ApiClient, feed: FeedOf, body: dict[str, object], *, dry_run
     if dry_run:
         for topic, count in plan["topics"].items():
             sys.stdout.write(f"topic {topic}: {count} partitions\n")
-        write_tables(plan["tables"], plan["table_count"], plan["left_out"])
+        _write_tables(plan["tables"], plan["table_count"], plan["left_out"])
         return
     made = client.call("POST", path, body)
     say(f"changefeed {made['changefeed_id']} begins after {shown_ts(made['start_ts'])}", made)
@@ -117,9 +117,18 @@ def list_feeds(client: ApiClient, cluster: str, tenant: str, *, as_json: bool) -
 
 
 def show_feed(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
-    """Print one feed: its progress, and what holds it back. Raises CliError."""
+    """Print one feed: its progress, what holds it back, and the tables that it leaves out. Raises CliError."""
     one: dict[str, Any] = client.call("GET", feed.path())
-    sys.stdout.write(json.dumps(one, indent=2) + "\n" if as_json else "\n".join(_lines(one)) + "\n")
+    if as_json:
+        sys.stdout.write(json.dumps(one, indent=2) + "\n")
+        return
+    sys.stdout.write("\n".join(_lines(one)) + "\n")
+    try:
+        found: dict[str, Any] = client.call("GET", feed.path("tables"))
+    except CliError as error:  # a worker answers this, and none may run
+        sys.stderr.write(f"warning: tables that are left out are not known: {error}\n")
+        return
+    _write_tables([], 0, found["left_out"])
 
 
 def remove_feed(client: ApiClient, feed: FeedOf, *, keep_progress: bool) -> None:
@@ -142,7 +151,7 @@ def show_tables(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
         return
     for warning in found["warnings"]:
         sys.stderr.write(f"warning: {warning}\n")
-    write_tables(found["tables"], found["count"], found["left_out"])
+    _write_tables(found["tables"], found["count"], found["left_out"])
 
 
 def show_events(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
@@ -158,7 +167,7 @@ def show_events(client: ApiClient, feed: FeedOf, *, as_json: bool) -> None:
         sys.stdout.write("  ".join(parts) + ("" if one["reason"] is None else f": {one['reason']}") + "\n")
 
 
-def write_tables(tables: list[dict[str, Any]], count: int, left_out: list[dict[str, Any]]) -> None:
+def _write_tables(tables: list[dict[str, Any]], count: int, left_out: list[dict[str, Any]]) -> None:
     """Print tables that a feed sends, `count` in all, and those that it leaves out."""
     for one in tables:
         columns = ", ".join(one["columns"])

@@ -3,6 +3,7 @@ server and to the workers. Pure."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -17,6 +18,7 @@ from tistream.wire.bulk.changefeeds import (
     ChangefeedInfo,
     ChangefeedPlan,
     CreateChangefeed,
+    CreatedChangefeed,
     NewChangefeed,
     Skip,
 )
@@ -126,6 +128,12 @@ def new_feed(ask: CreateChangefeed, start_ts: int, plan: ChangefeedPlan) -> NewC
     )
 
 
+def created(made: bytes, plan: ChangefeedPlan) -> str:
+    """The answer to the creation of a feed: the meta server's, with what the plan says to the user."""
+    answer = {**json.loads(made), "warnings": plan.warnings, "left_out": plan.left_out}
+    return CreatedChangefeed.model_validate(answer).model_dump_json()
+
+
 def creation_request(feed: ChangefeedInfo) -> CreateChangefeed:
     """The present settings of a feed as a creation request, without start_ts. A worker makes the plan of an existing
     feed from it; it is never used to create one."""
@@ -217,6 +225,12 @@ def _whole(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> Ve
             raise InvalidRequest(
                 f"{name} is for topics: the tables of a database are compared as they are", {"parameter": name}
             )
+    done = 0 if feed.applied is None else feed.applied.revision
+    if feed.revision > done:
+        raise InvalidRequest(
+            f"revision {feed.revision} of the feed is not in force yet, and tables are compared under it: resume the "
+            "feed, or wait"
+        )
     return _verify_feed(tenant, feed, ask, int(feed.start_ts), int(feed.checkpoint_ts))
 
 

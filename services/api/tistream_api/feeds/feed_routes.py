@@ -14,9 +14,9 @@ from fastapi.responses import Response
 
 from tistream.follow.tenants import Tenants
 from tistream.model.tenant_kind import TenantKind
-from tistream.wire.bulk.changefeeds import ChangefeedInfo, CreateChangefeed
+from tistream.wire.bulk.changefeeds import CreateChangefeed, CreatedChangefeed
 from tistream_api.admission import gate
-from tistream_api.feeds.feed_body import SCHEMA, DryRunQuery, new_feed, start_of
+from tistream_api.feeds.feed_body import SCHEMA, DryRunQuery, created, new_feed, start_of
 from tistream_api.feeds.feed_calls import FeedCalls, feeds_path
 from tistream_api.pull.start import check_kind
 from tistream_api.request.bodies import Body, read
@@ -36,7 +36,7 @@ def build_feed_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     @router.post(
         FEEDS,
         operation_id="CreateChangefeed",
-        response_model=ChangefeedInfo,
+        response_model=CreatedChangefeed,
         status_code=201,
         responses=openapi.RESTORE_PROBLEMS,
         openapi_extra=openapi.json_doc(SCHEMA, required=["changefeed_id", "sink_uri"]),
@@ -61,6 +61,7 @@ def build_feed_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         if query.dry_run:
             return Response(plan.model_dump_json(exclude={"secrets"}), 200, media_type="application/json")
         wanted = new_feed(ask, start_ts, plan)
-        return calls.forward("POST", feeds_path(cluster_id, tenant_id), wanted.model_dump_json().encode())
+        made = calls.forward("POST", feeds_path(cluster_id, tenant_id), wanted.model_dump_json().encode())
+        return Response(created(bytes(made.body), plan), made.status_code, media_type="application/json")
 
     return router

@@ -34,7 +34,8 @@ from tistream_changefeed.hold.sink import FirstRows
 from tistream_changefeed.table_errors.table_failed import TableFailed
 from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
-_REMEDY = "repair it, then resume: the load goes on where it was"
+_GOES_ON = "the load goes on where it was"
+_REMEDY = f"repair it, then resume: {_GOES_ON}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Loading:
         try:
             self._run(pool, stopping)
         except TablesRefused as error:
-            raise failed("sink", ", ".join(map(".".join, error.names)), f"{error}; {_REMEDY}") from error
+            raise failed("sink", ", ".join(map(".".join, error.names)), f"{error}: {_GOES_ON}") from error
         except TableFailed as error:
             raise failed("encode", ".".join(error.name), f"{error}; {_REMEDY}") from error
 

@@ -36,7 +36,7 @@ from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.rows.handle_key import handle_columns
 from tistream_changefeed.sinks.mysql.connection import connected, failure_of
 from tistream_changefeed.sinks.mysql.mysql_feed import MySqlFeed
-from tistream_changefeed.sinks.mysql.stored_progress import states_of
+from tistream_changefeed.sinks.mysql.stored_progress import StoredState, state_of
 from tistream_changefeed.sinks.mysql.target import MySqlServer
 from tistream_changefeed.verify.compared_rows import ComparedRows, RowDifferences
 from tistream_changefeed.verify.database_state import NotNow, shown_ts
@@ -44,6 +44,15 @@ from tistream_changefeed.verify.database_state import NotNow, shown_ts
 _AGAIN_S = 0.05  # between two looks for a moment at which the tables show one ts
 _ROWS = 10_000  # of a part of the answer
 _ABSENT = frozenset({1049, 1146})  # unknown database, no such table
+_LATE = frozenset({1205, 1969, 3024})  # a lock was waited for, or a statement ran, as long as the session allows
+_ALTERED = 1412  # a table was altered after the transaction began
+_LIMITS = {
+    Dialect.MARIADB: "SET SESSION lock_wait_timeout = {0}, max_statement_time = {0}",
+    Dialect.MYSQL: "SET SESSION lock_wait_timeout = {0}, max_execution_time = {0}000",
+    Dialect.TIDB: "SET SESSION max_execution_time = {0}000",
+}
+"""Bounds how long a statement takes and waits for a table that is being altered, in seconds. Until the comparison ends,
+DDLs of the feed wait for it."""
 _SNAPSHOT = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "START TRANSACTION WITH CONSISTENT SNAPSHOT",
@@ -69,11 +78,16 @@ class TableComparison:
         """Compare. Raises InvalidRequest, Unavailable, FeedFailed, Gone."""
         if self.feed.config.filter.event_filters or self.feed.config.filter.ignore_txn_start_ts:
             raise InvalidRequest("the feed leaves out events by event filters, so its tables differ from the pool")
-        with connected(self.server) as target:
+        with connected(self.server, self.left_s() + 1) as target:
             try:
                 shown = self._shown(target)
                 tables = [one for shard, ts in enumerate(shown) for one in self._shard(target, shard, ts)]
+                self._check_unaltered(target, shown)
             except TargetFailed as error:
+                if error.code in _LATE:
+                    raise self._late(str(error)) from error
+                if error.code == _ALTERED:
+                    raise Unavailable(f"{error}: a table was altered meanwhile; compare again") from error
                 raise failure_of(error, self.server) from error
         if self.ask.table is not None and not tables:
             raise InvalidRequest(f"the feed sends no table {self.ask.table}", {"parameter": "table"})
@@ -90,11 +104,10 @@ class TableComparison:
 
     def _shown(self, target: MySqlTarget) -> tuple[int, ...]:
         """Begin a transaction in which the tables show the rows as of one ts, and return that ts of each shard."""
-        shards = self.feed.config.shards
         while True:
             target.execute_all(_SNAPSHOT)
-            states = states_of(target, self.server, self.tenant, self.ask.changefeed_id, shards)
-            found = shown_ts(states, shards)
+            stored = self._stored(target)
+            found = shown_ts(stored.shards, stored.ddl_ts, self.feed.config.shards)
             if not isinstance(found, NotNow):
                 return found
             target.execute("ROLLBACK")
@@ -102,6 +115,22 @@ class TableComparison:
                 raise InvalidRequest(found.reason)
             self._check_time(found.reason)
             sleep(_AGAIN_S)
+
+    def _stored(self, target: MySqlTarget) -> StoredState:
+        try:
+            return state_of(target, self.server, self.tenant, self.ask.changefeed_id)
+        except TargetFailed as error:
+            if error.code not in _ABSENT:
+                raise
+            return StoredState({}, 0)
+
+    def _check_unaltered(self, target: MySqlTarget, shown: Sequence[int]) -> None:
+        """Check that no DDL of the feed was begun since the transaction began, because tables that it creates, renames
+        or drops are not as they were then. Raises Unavailable."""
+        target.execute("ROLLBACK")
+        ddl_ts = self._stored(target).ddl_ts
+        if ddl_ts > min(shown):
+            raise Unavailable(f"the feed has begun the DDL at commit_ts {ddl_ts} meanwhile: compare again")
 
     def _shard(self, target: MySqlTarget, shard: int, ts: int) -> Iterator[VerifiedTable]:
         left_ms = self.deadline_ms - self.clock.monotonic_ms()
@@ -117,9 +146,16 @@ class TableComparison:
     def _asked_for(self, version: TableVersion) -> bool:
         return self.ask.table is None or fold(".".join(version.name)) == fold(self.ask.table)
 
+    def left_s(self) -> int:
+        """The seconds until the comparison is given up; at least one."""
+        return max(1, (self.deadline_ms - self.clock.monotonic_ms() + 999) // 1000)
+
     def _check_time(self, reason: str) -> None:
         if self.clock.monotonic_ms() > self.deadline_ms:
-            raise Unavailable(f"the tables were not compared in time ({reason}): compare one table, or pause the feed")
+            raise self._late(reason)
+
+    def _late(self, reason: str) -> Unavailable:
+        return Unavailable(f"the tables were not compared in time ({reason}): compare one table, or pause the feed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +208,7 @@ class _OneTable:
 
     def _found(self, dialect: Dialect) -> Iterator[tuple[Hashes, list[tuple[Any, ...]]]]:
         sql = f"SELECT {select_list(self.columns)} FROM {'.'.join(map(quoted_name, self.version.name))}"
+        self.target.execute(_LIMITS[dialect].format(self.by.left_s()))
         try:
             for rows in self.target.batches(sql, _ROWS):
                 self.by._check_time(f"table {'.'.join(self.version.name)} was being read")

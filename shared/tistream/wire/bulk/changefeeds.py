@@ -198,6 +198,14 @@ class ChangefeedInfo(Wire):
     applied: Applied | None = None
 
 
+class CreatedChangefeed(ChangefeedInfo):
+    """The answer to CreateChangefeed. `warnings`: notes for the user. `left_out`: at most TABLES_MAX tables that the
+    rules include and that are not sent."""
+
+    warnings: list[str]
+    left_out: list[LeftOutTable]
+
+
 class ChangefeedList(Wire):
     """The changefeeds of a tenant, by id."""
 

@@ -8,11 +8,11 @@ from tempfile import NamedTemporaryFile
 
 from tistream.clock import Clock
 from tistream.schema.tidb.create_table import Dialect
-from tistream.targets.mysql import EXPLICIT_RANDOM, STRICT, MySqlTarget, TargetFailed
+from tistream.targets.mysql import ANSWER_S, EXPLICIT_RANDOM, STRICT, MySqlTarget, TargetFailed
 from tistream.targets.mysql_url import MySqlUrl
 from tistream_changefeed.core.failure import FeedFailed, failed, fenced, refused, retry
 from tistream_changefeed.core.progress import Fence
-from tistream_changefeed.sinks.mysql.faults import fault_of
+from tistream_changefeed.sinks.mysql.faults import changed_values, fault_of
 from tistream_changefeed.sinks.mysql.statements import Statement
 from tistream_changefeed.sinks.mysql.target import IDLE_S, PROGRESS, MySqlServer
 from tistream_changefeed.table_errors.tables_refused import TablesRefused
@@ -27,11 +27,11 @@ class WriteAgain(Exception):
     """Raised if the server has rolled back a transaction that can be written again at once."""
 
 
-def connected(server: MySqlServer) -> MySqlTarget:
-    """Connect to a server. Raises FeedFailed."""
+def connected(server: MySqlServer, answer_s: int = ANSWER_S) -> MySqlTarget:
+    """Connect to a server. `answer_s`: seconds to wait for an answer. Raises FeedFailed."""
     url = MySqlUrl(server.host, server.port, server.user, server.password or "", None)
     try:
-        target = MySqlTarget(url, _context(server) if server.tls else None)
+        target = MySqlTarget(url, _context(server) if server.tls else None, answer_s)
         target.execute_all((*_SESSION, *(_TIDB if target.dialect is Dialect.TIDB else ())))
         return target
     except TargetFailed as error:
@@ -55,11 +55,13 @@ def failure_of(error: TargetFailed, server: MySqlServer) -> FeedFailed:
 
 
 class Slot:
-    """The connection of one slot of a feed. A transaction begins by a check of the fence, which locks the slot's row
-    until the transaction ends. `number`: that of the slot. Not thread-safe."""
+    """The connection of one slot of a feed. A transaction begins by a check of the fence and of the holder, which locks
+    the slot's row until the transaction ends. `number`: that of the slot. `holder`: the name of the sink. Not
+    thread-safe."""
 
-    def __init__(self, server: MySqlServer, feed: str, number: int, fence: Fence, clock: Clock) -> None:
-        self._server, self._feed, self._number, self._fence, self._clock = server, feed, number, fence, clock
+    def __init__(self, server: MySqlServer, feed: str, number: int, fence: Fence, holder: str, clock: Clock) -> None:
+        self._server, self._feed, self._number, self._clock = server, feed, number, clock
+        self._fence, self._holder = fence, holder
         self._target: MySqlTarget | None = None
         self._used_ms = 0
 
@@ -79,19 +81,20 @@ class Slot:
 
     def begin(self, begun: str) -> None:
         """Begin a transaction that stores the cursor `begun` in the slot's row. Raises FeedFailed: fenced if another
-        holder has raised the fence."""
+        sink has taken the slot."""
         target = self.target()
         try:
             target.execute("BEGIN")
             found = target.execute(
-                f"UPDATE {PROGRESS} SET begun = %s WHERE feed = %s AND slot = %s AND generation = %s AND epoch = %s",
-                (begun, self._feed, self._number, *self._fence),
+                f"UPDATE {PROGRESS} SET begun = %s "
+                "WHERE feed = %s AND slot = %s AND generation = %s AND epoch = %s AND holder = %s",
+                (begun, self._feed, self._number, *self._fence, self._holder),
             )
         except TargetFailed as error:
             raise self._failed(error) from error
         if not found:
             self.rolled_back()
-            raise fenced(self._server.where, "another holder has raised the epoch of the feed's progress")
+            raise fenced(self._server.where, "another holder has taken the feed's progress")
 
     def run(self, statements: Iterable[Statement], *, exact: bool) -> None:
         """Run statements. `exact`: they must find the rows that they say. Raises WriteAgain, TablesRefused, FeedFailed;
@@ -103,8 +106,7 @@ class Slot:
                 raise self._refused(error, one) from error
             if exact and one.rows is not None and found != one.rows:
                 self.rolled_back()
-                reason = "no row has the values that the upstream deleted: another program writes to the table"
-                raise TablesRefused([one.table], f"{self._server.where}, table {'.'.join(one.table)}: {reason}")
+                raise _refusal(one, "no row has the values that the upstream deleted: another program writes to it")
 
     def execute(self, sql: str, values: tuple[object, ...] = ()) -> int:
         """Run a statement of the transaction on the sink's own tables. Returns the number of rows that it found. Raises
@@ -142,15 +144,16 @@ class Slot:
         try:
             target.execute(LENIENT)
             found = target.execute(one.sql)
-            ((warnings,),) = target.rows("SELECT @@warning_count")
+            shown = target.rows("SHOW WARNINGS")
+            ((count,),) = target.rows("SELECT @@warning_count")
             target.execute(STRICT)
         except TargetFailed:
             self.close()  # no later statement may have this session
             raise
-        if warnings != one.zeros:
+        changed = changed_values(count, [code for _, code, _ in shown])
+        if changed != one.zeros:
             self.rolled_back()
-            reason = f"a row with an ENUM of 0 has {warnings} values that the server would change"
-            raise TablesRefused([one.table], f"{self._server.where}, table {'.'.join(one.table)}: {reason}")
+            raise _refusal(one, f"a row with an ENUM of 0 has {changed} values that the server would change")
         return found
 
     def _within(self) -> MySqlTarget:
@@ -165,12 +168,17 @@ class Slot:
         if fault == "again":
             return WriteAgain(str(error))
         if fault == "table":
-            return TablesRefused([one.table], f"table {'.'.join(one.table)}: {error}")
+            return _refusal(one, str(error))
         return failure_of(error, self._server)
 
     def _failed(self, error: TargetFailed) -> FeedFailed:
         self.rolled_back()
         return failure_of(error, self._server)
+
+
+def _refusal(one: Statement, reason: str) -> TablesRefused:
+    remedy = "repair the table there, then resume the feed (pause it first if it runs)"
+    return TablesRefused([one.table], f"table {'.'.join(one.table)}: {reason}; {remedy}")
 
 
 def _context(server: MySqlServer) -> ssl.SSLContext:

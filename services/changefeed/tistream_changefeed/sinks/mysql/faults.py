@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 Fault = Literal["again", "retry", "refused", "table"]
@@ -9,14 +10,16 @@ Fault = Literal["again", "retry", "refused", "table"]
 no room now. `refused`: it rejects the user or the password. `table`: it refuses this statement, so its table stops."""
 
 _AGAIN = frozenset({1205, 1213, 1020, 8002, 8022, 8028, 9007})  # lock wait, deadlock; TiDB: conflicts, schema changed
-_REFUSED = frozenset({1044, 1045, 1130, 1142, 1227, 1251, 1698, 1862, 2049, 2054, 2059, 3118, 3159})
+_REFUSED = frozenset({1044, 1045, 1130, 1142, 1143, 1227, 1251, 1698, 1862, 2049, 2054, 2059, 3118, 3159})
 _PASSING = frozenset(
     {
         *(1021, 1037, 1038, 1040, 1041, 1053, 1077, 1078, 1079, 1080, 1081, 1105, 1129, 1135, 1152, 1158, 1159, 1160),
-        *(1161, 1184, 1203, 1226, 1290, 1317, 1792, 1836, 1927, 3024, 3168, 1114, 1969, 1040, 4031),
-        *(9001, 9002, 9003, 9004, 9005, 9006, 8027, 8229, 1028, 1030, 1180, 1181, 1196),
+        *(1161, 1184, 1203, 1206, 1226, 1290, 1317, 1792, 1836, 1927, 3024, 3168, 1114, 1969, 1040, 4031),
+        *(9001, 9002, 9003, 9004, 9005, 9006, 8027, 8229, 3, 20, 1026, 1028, 1030, 1180, 1181, 1196),
     }
 )
+
+_DEPRECATED = 1287  # of MySQL 8, for each VALUES() in INSERT … ON DUPLICATE KEY UPDATE
 
 
 def fault_of(code: int | None) -> Fault:
@@ -29,3 +32,9 @@ def fault_of(code: int | None) -> Fault:
     if code is None or code in _PASSING or 2000 <= code < 3000 or code == 0:
         return "retry"
     return "table"
+
+
+def changed_values(warnings: int, codes: Iterable[int]) -> int:
+    """How many values a server has changed in a statement, by its warnings. `codes`: the numbers of those that it
+    shows, which may be fewer."""
+    return warnings - sum(code == _DEPRECATED for code in codes)

@@ -9,6 +9,7 @@ from typing import Any
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest
 from tistream.schema.visible import TableVersion
+from tistream.service.ids import random_id
 from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.config import parts
 from tistream_changefeed.config.feed_config import FeedConfig
@@ -73,7 +74,7 @@ class MySqlFeed:
     def sinks(self, order: Order, clock: Clock, values: Mapping[str, str], allowed: Allowed) -> Callable[[], Sink]:  # noqa: ARG002
         """Implement Feed.sinks."""
         server = self.server.with_secrets(values)
-        return lambda: MySqlSink(server, order, clock)
+        return lambda: MySqlSink(server, order, clock, random_id())
 
     def pipeline_of(self, order: Order, values: Mapping[str, str]) -> Pipeline:  # noqa: ARG002
         """Implement Feed.pipeline_of."""

@@ -42,13 +42,14 @@ TRIES = 8  # of a transaction that the server rolls back because of a deadlock
 
 
 class MySqlSink:
-    """One holder's connections to a server: implements hold.sink.Sink. `write` also raises TablesRefused."""
+    """One holder's connections to a server: implements hold.sink.Sink. `write` also raises TablesRefused. `name` is one
+    that no other sink has."""
 
-    def __init__(self, server: MySqlServer, order: Order, clock: Clock, slot_rows: int = SLOT_ROWS) -> None:
-        self._server, self._order, self._slot_rows = server, order, slot_rows
+    def __init__(self, server: MySqlServer, order: Order, clock: Clock, name: str, slot_rows: int = SLOT_ROWS) -> None:
+        self._server, self._order, self._name, self._slot_rows = server, order, name, slot_rows
         self._feed = stored_progress.feed_key(order)
-        self._slots = [Slot(server, self._feed, number, order.fence, clock) for number in range(server.slots)]
-        self._ddls = Slot(server, self._feed, DDL_SLOT, order.fence, clock)
+        self._slots = [Slot(server, self._feed, number, order.fence, name, clock) for number in range(server.slots)]
+        self._ddls = Slot(server, self._feed, DDL_SLOT, order.fence, name, clock)
         self._executor: Executor | None = None
         self._dialect = Dialect.MYSQL
         self._at = self._high = Position(0)
@@ -63,7 +64,7 @@ class MySqlSink:
         first = self._slots[FIRST].target()
         self._dialect = first.dialect
         order = self._order
-        found = stored_progress.opened(first, self._server, order)
+        found = stored_progress.opened(first, self._server, order, self._name)
         shards = stored_progress.of_shards(first, self._server, order, SHARDS_MAX)
         check_revision(shards.values(), order.fence, order.revision, order.shards, self.where)
         self._executor = new_executor("mysql-slots", self._server.slots)

@@ -10,12 +10,23 @@ from tistream.model.ids import TenantKey
 from tistream.read import cursor as cursors
 from tistream.read.cursor import Position, Scope
 from tistream.targets.mysql import MySqlTarget, TargetFailed
+from tistream.wire.bulk.changefeeds import SHARDS_MAX
 from tistream_changefeed.core import progress as records
 from tistream_changefeed.core.failure import fenced
 from tistream_changefeed.core.progress import Fence, Progress
 from tistream_changefeed.core.shard import Order
 from tistream_changefeed.sinks.mysql.connection import failure_of
-from tistream_changefeed.sinks.mysql.target import PROGRESS, SYNC_TABLES, TABLES, MySqlServer
+from tistream_changefeed.sinks.mysql.target import (
+    ADD_HOLDER,
+    DDLS,
+    HAS_HOLDER,
+    PROGRESS,
+    SYNC_TABLES,
+    TABLES,
+    MySqlServer,
+)
+
+_COLUMN_EXISTS = 1060
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +43,13 @@ def feed_key(order: Order) -> str:
     return records.record_key(order.tenant, order.feed_id, order.shard).decode()
 
 
-def opened(target: MySqlTarget, server: MySqlServer, order: Order) -> Found:
-    """Raise the fence of all slots of a feed, in one transaction, which waits for the commits of the holder before.
-    Then read what it has written. Raises FeedFailed: fenced if a newer holder has raised the fence."""
+def opened(target: MySqlTarget, server: MySqlServer, order: Order, holder: str) -> Found:
+    """Take all slots of a feed for the sink `holder`, in one transaction, which waits for the commits of the holder
+    before. Then read what that one has written. Raises FeedFailed: fenced if a newer holder has raised the fence. A
+    holder with the same fence is replaced: two of them exist if the meta database was restored from a backup."""
     key = feed_key(order)
     try:
-        target.execute_all(TABLES if server.sync_retention_ms is None else (*TABLES, *SYNC_TABLES))
+        _create(target, server)
         for slot in range(server.slots):
             target.execute(
                 f"INSERT IGNORE INTO {PROGRESS} (feed, slot, generation, epoch) VALUES (%s, %s, 0, 0)", (key, slot)
@@ -49,7 +61,10 @@ def opened(target: MySqlTarget, server: MySqlServer, order: Order) -> Found:
             newest = max(Fence(generation, epoch) for _, generation, epoch, _, _ in rows)
             if newest > order.fence:
                 raise fenced(server.where, f"a holder with epoch {newest.epoch} owns the feed")
-            target.execute(f"UPDATE {PROGRESS} SET generation = %s, epoch = %s WHERE feed = %s", (*order.fence, key))
+            target.execute(
+                f"UPDATE {PROGRESS} SET generation = %s, epoch = %s, holder = %s WHERE feed = %s",
+                (*order.fence, holder, key),
+            )
     except TargetFailed as error:
         raise failure_of(error, server) from error
     stored = next((record for slot, _, _, _, record in rows if slot == 0 and record is not None), None)
@@ -58,6 +73,17 @@ def opened(target: MySqlTarget, server: MySqlServer, order: Order) -> Found:
     found = records.decode(order.tenant, stored.encode(), f"{server.where} {PROGRESS} {key}")
     begun = [text for _, generation, _, text, _ in rows if text and generation == order.fence.generation]
     return Found(found, max([found.at, *(_position(order.tenant, text) for text in begun)]))
+
+
+def _create(target: MySqlTarget, server: MySqlServer) -> None:
+    """Create the tables of the sink that do not exist, and add what those of an earlier release lack."""
+    target.execute_all(TABLES if server.sync_retention_ms is None else (*TABLES, *SYNC_TABLES))
+    if not target.rows(HAS_HOLDER):
+        try:
+            target.execute(ADD_HOLDER)
+        except TargetFailed as error:
+            if error.code != _COLUMN_EXISTS:  # another worker has added it meanwhile
+                raise
 
 
 def of_shards(target: MySqlTarget, server: MySqlServer, order: Order, shards: int) -> Mapping[int, Progress]:
@@ -73,21 +99,33 @@ def of_shards(target: MySqlTarget, server: MySqlServer, order: Order, shards: in
     return {keys[key]: records.decode(order.tenant, text.encode(), f"{where} {key}") for key, text in rows}
 
 
-def states_of(
-    target: MySqlTarget, server: MySqlServer, tenant: TenantKey, feed_id: str, shards: int
-) -> Mapping[int, tuple[Progress, Position]]:
-    """The progress of each shard of a feed that has any, and the highest position that any of its slots may have
-    written. Raises FeedFailed, TargetFailed."""
-    found = {}
-    for shard in range(shards):
-        key = records.record_key(tenant, feed_id, shard).decode()
-        rows = target.rows(f"SELECT slot, generation, begun, progress FROM {PROGRESS} WHERE feed = %s", (key,))
-        stored = next((record for slot, _, _, record in rows if slot == 0 and record is not None), None)
-        if stored is not None:
-            progress = records.decode(tenant, stored.encode(), f"{server.where} {PROGRESS} {key}")
-            begun = [text for _, generation, text, _ in rows if text and generation == progress.fence.generation]
-            found[shard] = progress, max([progress.at, *(_position(tenant, text) for text in begun)])
-    return found
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """What a server has of a feed: by shard, the progress and the highest position that any slot may have written; and
+    the commit_ts of the newest DDL that was begun there. A shard without progress is left out."""
+
+    shards: Mapping[int, tuple[Progress, Position]]
+    ddl_ts: int
+
+
+def state_of(target: MySqlTarget, server: MySqlServer, tenant: TenantKey, feed_id: str) -> StoredState:
+    """Read what a server has of the newest feed with this id. Raises FeedFailed, TargetFailed."""
+    keys = {records.record_key(tenant, feed_id, shard).decode(): shard for shard in range(SHARDS_MAX)}
+    places = ", ".join(["%s"] * len(keys))
+    sql = f"SELECT feed, slot, generation, begun, progress FROM {PROGRESS} WHERE feed IN ({places})"
+    rows = target.rows(sql, tuple(keys))
+    newest = max((generation for _, _, generation, _, _ in rows), default=0)
+    shards: dict[int, tuple[Progress, Position]] = {}
+    for key, slot, _, _, record in rows:
+        if slot or record is None:
+            continue
+        progress = records.decode(tenant, record.encode(), f"{server.where} {PROGRESS} {key}")
+        if progress.fence.generation == newest:
+            begun = [text for of, _, generation, text, _ in rows if of == key and generation == newest and text]
+            shards[keys[key]] = progress, max([progress.at, *(_position(tenant, text) for text in begun)])
+    first = records.record_key(tenant, feed_id, 0).decode()  # this shard executes all DDLs
+    sql = f"SELECT MAX(commit_ts) FROM {DDLS} WHERE feed = %s AND generation = %s"
+    return StoredState(shards, int(target.rows(sql, (first, newest))[0][0] or 0))
 
 
 def text_of(order: Order, at: Position) -> str:

@@ -18,6 +18,7 @@ TABLES = (
   `slot` INT NOT NULL,
   `generation` BIGINT NOT NULL,
   `epoch` BIGINT NOT NULL,
+  `holder` VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NULL,
   `begun` TEXT CHARACTER SET ascii COLLATE ascii_bin NULL,
   `progress` LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL,
   PRIMARY KEY (`feed`, `slot`)
@@ -41,8 +42,15 @@ TABLES = (
 ) ENGINE=InnoDB""",
 )
 """The statements that create what the sink stores. A row of `progress` is that of one slot: `generation` and `epoch`
-are the fence; `begun` is the cursor after the newest window of which the slot has written its part; `progress` is the
-record of the feed, which only the first slot has, and writes last."""
+are the fence; `holder` is the name of the sink that has taken the slot; `begun` is the cursor after the newest window
+of which the slot has written its part; `progress` is the record of the feed, which only the first slot has, and writes
+last."""
+HAS_HOLDER = (
+    "SELECT 1 FROM information_schema.columns "
+    "WHERE table_schema = 'tistream' AND table_name = 'progress' AND column_name = 'holder'"
+)
+ADD_HOLDER = f"ALTER TABLE {PROGRESS} ADD COLUMN `holder` VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NULL"
+"""The statement that adds what a table of an earlier release lacks."""
 SYNCED = "`tidb_cdc`.`syncpoint_v1`"
 SYNC_TABLES = (
     "CREATE DATABASE IF NOT EXISTS `tidb_cdc`",

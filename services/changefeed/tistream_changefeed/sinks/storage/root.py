@@ -25,11 +25,16 @@ class SinkRoot:
         self._objects, self.where, self._layout = objects, where, layout
         self._read: tuple[bytes, str] | None = None  # the content and the version of `metadata`
 
+    @property
+    def known(self) -> bytes | None:
+        """The content of `metadata` as this object has read or put it last; None if it did not exist."""
+        return None if self._read is None else self._read[0]
+
     def metadata(self) -> bytes | None:
         """Read the content of `metadata`; None if it does not exist."""
         with self._asking(METADATA):
             self._read = self._versioned(METADATA)
-        return None if self._read is None else self._read[0]
+        return self.known
 
     def put_metadata(self, content: bytes, beaten: Callable[[], None]) -> None:
         """Replace `metadata`, if it is as this object has read or put it last. If another writer has replaced it since,
@@ -39,7 +44,7 @@ class SinkRoot:
                 beaten()
                 raise retry("sink", self._named(METADATA), "another writer has replaced it")
             self._read = self._versioned(METADATA)
-        if self._read is None or self._read[0] != content:
+        if self.known != content:
             beaten()
             raise retry("sink", self._named(METADATA), "another writer has replaced it")
 

@@ -17,7 +17,7 @@ from tistream.clock import Clock
 from tistream.read.cursor import Place, Position
 from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core import progress as progresses
-from tistream_changefeed.core.failure import failed
+from tistream_changefeed.core.failure import failed, fenced
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.protocols.messages import ClaimFile
@@ -228,12 +228,17 @@ class StorageSink:
         return None if content is None else metadata.decode(content, self._order.tenant, self._order.feed_id, where)
 
     def _beaten(self) -> None:
-        """Another writer has replaced an object that only the holder of the shard replaces. Raises FeedFailed."""
+        """Another writer has replaced an object that only the holder of the shard replaces. Raises FeedFailed, unless
+        `metadata` is as this holder has left it. Two holders may have the same epoch, if the meta database was restored
+        from a backup."""
+        left = self._root.known
         found = self._stored()
         where = f"{self.where}/{METADATA}"
         if found is None:
             raise failed("sink", where, "it was deleted: resume the changefeed with a checkpoint_ts")
         progresses.taken_over(found.progress, self._order.fence, self._order.start_ts, where)
+        if self._root.known != left:
+            raise fenced(where, "another holder has replaced it")
 
 
 def _before(progress: Progress, rest: PlacedRows, at: Position) -> Progress:

@@ -123,6 +123,18 @@ def test_the_transaction_of_a_holder_that_was_replaced_is_never_seen(broker: Loc
     assert values(broker, "replaced")[0] == [b"a", b"b", b"c"]
 
 
+def test_of_two_holders_with_one_epoch_the_broker_takes_the_messages_of_the_later_one(broker: LocalKafka) -> None:
+    """As after a restore of the meta database, which then gives an epoch twice."""
+    target = target_of(broker, "one-epoch")
+    one = Holding(target).open()
+    one.send((101, 0, b"a"))
+    other = Holding(target).open()
+    with pytest.raises(FeedFailed, match="another producer has the feed's transactional id"):
+        one.send((102, 0, b"b"))
+    other.send((102, 0, b"b"))
+    assert values(broker, "one-epoch")[0] == [b"a", b"b"]
+
+
 def test_the_open_transaction_of_a_killed_holder_is_aborted_and_not_waited_for(
     broker: LocalKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

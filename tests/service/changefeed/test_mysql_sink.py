@@ -416,6 +416,32 @@ def test_rows_and_their_progress_are_one_transaction(table: MariaDb) -> None:
     assert (numbers(table), rows_written(table)) == ([11], 11)
 
 
+@pytest.mark.parametrize(
+    ("by_hand", "undone", "reason"),
+    [
+        ("ALTER TABLE d.t CHANGE a b INT", "ALTER TABLE d.t CHANGE b a INT", "Unknown column 'a'"),
+        ("ALTER TABLE d.t MODIFY a TINYINT", "ALTER TABLE d.t MODIFY a INT", "value out of range for a column: 'a'"),
+        ("ALTER TABLE d.t ADD b INT NOT NULL", "ALTER TABLE d.t DROP b", "Field 'b' doesn't have a default value"),
+        ("RENAME TABLE d.t TO d.other", "RENAME TABLE d.other TO d.t", "Table 'd.t' doesn't exist"),
+    ],
+)
+def test_a_table_that_was_altered_by_hand_is_named_and_goes_on_once_that_is_undone(
+    table: MariaDb, by_hand: str, undone: str, reason: str
+) -> None:
+    with opened(table) as sink:
+        sink.write(inserting(11))
+        table.run(by_hand)
+        with pytest.raises(
+            TablesRefused, match=f"table d.t: .*{reason}.*; repair the table there, then resume"
+        ) as refused:
+            sink.write(inserting(1_000))
+        assert refused.value.names == (("d", "t"),)
+        assert rows_written(table) == 11
+        table.run(undone)
+        sink.write(inserting(1_000))
+    assert (numbers(table), rows_written(table)) == ([11, 1_000], 1_000)
+
+
 def test_a_server_without_room_is_tried_again_and_has_each_row_once(table: MariaDb) -> None:
     for error, ts in ((1114, 11), (1021, 12), (3, 13)):  # as InnoDB, and as the server says it
         table.run(

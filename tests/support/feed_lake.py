@@ -31,6 +31,7 @@ from tistream.follow.tenant_view import TenantView
 from tistream.pool.versions.reader import StoreReader
 from tistream.schema.visible import TableVersion
 from tistream.service.ids import random_id
+from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.hold.feed import Allowed
@@ -41,11 +42,19 @@ from tistream_changefeed.sinks.iceberg.lake_feed import lake_feed
 from tistream_changefeed.sinks.iceberg.lake_sink import LakeSink
 
 Row = tuple[Any, ...]
-_NO_DATES = "0000-"
+_NO_DATES, _NO_DAY = "0000-", "-00"
 
 
 class Killed(BaseException):
     """The worker is dead."""
+
+
+class HastyClock(SystemClock):
+    """A clock by which each window is due at once."""
+
+    def monotonic_ms(self) -> int:
+        self.passed_ms = getattr(self, "passed_ms", 0) + 101
+        return self.passed_ms
 
 
 class MortalLake(Lake):
@@ -78,6 +87,7 @@ class LakeRun:
     start_ts: int | None = None
     endless: bool = False  # the feed goes on after the world's end
     secrets: Mapping[str, str] = field(default_factory=dict)
+    skips: Sequence[Skip] = ()
 
     def __post_init__(self) -> None:
         self._epochs = itertools.count(1)
@@ -89,7 +99,7 @@ class LakeRun:
         uri = (
             f"iceberg://lake?catalog-uri={self.catalog_uri}&warehouse={self.warehouse}&mode={self.mode}&{self.options}"
         )
-        feed = lake_feed(uri, {"filter": {"rules": list(self.rules)}})
+        feed = lake_feed(uri, {"filter": {"rules": list(self.rules)}}, self.skips)
         fence = Fence(1, next(self._epochs))
         start_ts = self.world.snapshot_ts if self.start_ts is None else self.start_ts
         order = Order(self.world.tenant, "lake", 0, fence, start_ts, None if self.endless else self.world.end_ts)
@@ -147,7 +157,7 @@ def selected(name: str, database: str, table: str, ts: int, like: Table) -> Coun
     kinds = [one.field_type for one in like.schema().fields if not one.name.startswith("_")]
     return Counter(
         {
-            tuple(_value(kind, text) for kind, text in zip(kinds, row, strict=True)): count
+            tuple(value_of(kind, text) for kind, text in zip(kinds, row, strict=True)): count
             for row, count in out.items()
             if count
         }
@@ -164,7 +174,7 @@ def at_end(name: str, version: TableVersion, like: Table) -> Counter[Row]:
     found = decode_rows(version.table, version.table.visible_columns, keys, values)
     kinds = [one.field_type for one in like.schema().fields if not one.name.startswith("_")]
     shown = zip(*(column.to_pylist() for column in found.batch.columns), strict=True)
-    return Counter(tuple(_value(kind, one) for kind, one in zip(kinds, row, strict=True)) for row in shown)
+    return Counter(tuple(value_of(kind, one) for kind, one in zip(kinds, row, strict=True)) for row in shown)
 
 
 def _hashable(value: Any) -> Any:
@@ -172,7 +182,7 @@ def _hashable(value: Any) -> Any:
 
 
 def _no_date(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    return lambda text: None if text.startswith(_NO_DATES) else read(text)
+    return lambda text: None if text.startswith(_NO_DATES) or _NO_DAY in text[:10] else read(text)
 
 
 _VALUES: dict[type[it.IcebergType], Callable[[Any], Any]] = {
@@ -189,7 +199,8 @@ _VALUES: dict[type[it.IcebergType], Callable[[Any], Any]] = {
 }
 
 
-def _value(kind: it.IcebergType, text: Any) -> Any:
+def value_of(kind: it.IcebergType, text: Any) -> Any:
+    """What a value of SELECT is in a column of an Iceberg table."""
     return None if text is None else _VALUES.get(type(kind), lambda value: value)(text)
 
 

@@ -27,6 +27,17 @@ class TablePage:
     cursor: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class DiffPage:
+    """Net changes of a table up to `ts`, with the columns `key`, `row` and `old_row`. `keys` are the names of the
+    columns of `key`; empty if nothing has changed. `cursor` is as in TablePage."""
+
+    batches: Sequence[pa.RecordBatch]
+    keys: tuple[str, ...]
+    ts: int
+    cursor: str | None
+
+
 def page_of(answer: Answer, after: str | None, columns: tuple[str, ...] | None) -> ArrowPage:
     """The page of a pull of one table. Columns: op, commit_ts, commit_time, start_ts, schema_version, key, row,
     old_row. With `columns`, the structs `row` and `old_row` have these alone. Raises CutOff."""
@@ -49,6 +60,17 @@ def rows_of(answer: Answer) -> TablePage:
 def keyed_rows_of(answer: Answer) -> TablePage:
     """The page of a table as of a ts. Its columns are key, row, commit_ts and schema_version. Raises CutOff."""
     return _table_page(answer, lambda batch: batch)
+
+
+def diff_of(answer: Answer) -> DiffPage:
+    """The page of a diff: streams of row events, and one with the end. Raises CutOff."""
+    batches = _streams(answer)
+    if not batches or (batches[-1].schema.metadata or {}).get(b"tistream.type") != b"end":
+        raise CutOff
+    [end] = batches.pop().to_pylist()
+    found = [batch for batch in batches if batch.num_rows]
+    keys = tuple(field.name for field in found[0].schema.field("key").type) if found else ()
+    return DiffPage(found, keys, int(end["to"]), end["cursor"])
 
 
 def _table_page(answer: Answer, shown: Callable[[pa.RecordBatch], pa.RecordBatch]) -> TablePage:
@@ -75,6 +97,21 @@ def _stream(answer: Answer) -> tuple[list[pa.RecordBatch], pa.Schema, dict[bytes
     if end is None:
         raise CutOff
     return [one.batch for one in found], schema, dict(end)
+
+
+def _streams(answer: Answer) -> list[pa.RecordBatch]:
+    """The batches of IPC streams that follow each other. Raises CutOff."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    found: list[pa.RecordBatch] = []
+    body = pa.BufferReader(pa.py_buffer(answer.body))
+    try:
+        while body.tell() < body.size():
+            with pa.ipc.open_stream(body) as stream:
+                found += list(stream)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CutOff from error
+    return found
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tistream_client.core import arrow, ndjson
-from tistream_client.core.arrow import TablePage
+from tistream_client.core.arrow import DiffPage, TablePage
 from tistream_client.core.asking import Patience, json_of
 from tistream_client.core.events import Page, Row, RowEvent, Transaction, Version
 from tistream_client.core.scope import Scope
@@ -123,6 +123,19 @@ def diff(scope: Scope, range_: Range, page_size: int, patience: Patience) -> Rea
         params["limit"] = str(page_size)
         events, cursor = yield from patience.ask(Fetch(scope.path("diff"), params), ndjson.diff_of)
         yield from events
+        if cursor is None:
+            return
+
+
+def diff_batches(scope: Scope, range_: Range, page_size: int, patience: Patience) -> Reading[DiffPage]:
+    """Yield pages of net changes as record batches. Raises ApiError, and NoAnswer."""
+    cursor: str | None = None
+    while True:
+        params = _between("from", "to", range_) if cursor is None else {"cursor": cursor}
+        params |= {"limit": str(page_size), "format": "arrow"}
+        page = yield from patience.ask(Fetch(scope.path("diff"), params), arrow.diff_of)
+        yield page
+        cursor = page.cursor
         if cursor is None:
             return
 

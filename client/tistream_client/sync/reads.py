@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tistream_client import frames
@@ -10,9 +11,12 @@ from tistream_client.checkpoint import Checkpoint
 from tistream_client.core import arrow, ndjson, points
 from tistream_client.core.asking import Patience
 from tistream_client.core.calls import ChangesCall
+from tistream_client.core.errors import WrongArgument
 from tistream_client.core.events import ArrowPage, Event, Page, Row
+from tistream_client.core.lake import IcebergTable
 from tistream_client.core.points import RowsQuery
 from tistream_client.core.pull import ARROW, NDJSON, pull
+from tistream_client.sync.lake import LakeRows
 from tistream_client.transport import Transport
 
 if TYPE_CHECKING:
@@ -120,6 +124,18 @@ class Rows:
     def to_pandas(self) -> pd.DataFrame:
         """As to_arrow, for pandas."""
         return frames.pandas_of(self.to_arrow())
+
+    def over(self, lake: IcebergTable) -> LakeRows:
+        """The same rows, of which those that have not changed are read from an Iceberg table, which a changefeed with
+        `mode=both` or `mode=upsert` keeps. `lake` is opened with pyiceberg. Raises WrongArgument."""
+        query = self._query
+        if query.where is not None or any(one is not None for one in (query.key, query.from_key, query.to_key)):
+            raise WrongArgument("lake", "is given beside a key or a condition", "rows(at=…, columns=…).over(lake)")
+
+        def whole(ts: int | None) -> pa.Table:
+            return Rows(replace(query, at=ts), self._transport, self._patience).to_arrow()
+
+        return LakeRows(query, lake, self._transport, self._patience, whole)
 
     def _arrow_pages(self) -> Iterator[arrow.TablePage]:
         return self._transport.run(points.row_batches(self._query, self._patience))

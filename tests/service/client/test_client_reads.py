@@ -8,6 +8,7 @@ import random
 import ssl
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from pathlib import Path
@@ -27,9 +28,11 @@ from support.ahead_clock import STANDING, AheadClock
 from support.api_world import Platform, free_port
 from support.certificates import Authority
 from support.cutting_proxy import cutting
+from support.feed_lake import HastyClock, LakeRun, plain, resolved, run_to_end, value_of
 from support.http_world import Server, never_superseded
 from support.not_run import not_run
 from support.pull import Consumer
+from support.pull_world import golden_world
 from tistream_api.app import build_app
 from tistream_api.settings import ApiSettings, LimitSettings
 from tistream_client import (
@@ -339,6 +342,34 @@ def test_rows_are_the_table_as_of_a_time(loaded: Consumer, orders: Table) -> Non
     assert ids == ["3", "4", "5"]
     [(_, ts)] = orders.at("now").pages()
     assert list(orders.changes(since=ts)) == []
+
+
+def test_a_table_at_any_ts_is_a_snapshot_of_iceberg_and_the_changes_after_it(acme: Tenant, tmp_path: Path) -> None:
+    world = golden_world("everything")
+    run = LakeRun(
+        world, tmp_path, "both", ["shop.orders", "types.everything"], "flush-interval=100ms", clock=HastyClock()
+    )
+    run_to_end(run.holder())
+    for database, name in (("shop", "orders"), ("types", "everything")):
+        table, lake = acme.table(database, name), run.table(f"{database}.{name}")
+        stamps = sorted({event.commit_ts for event in table.changes(events="rows")})
+        held = sorted(ts for _, ts in resolved(lake))
+        assert len(held) > 2
+        for ts in {*stamps[:: 1 + len(stamps) // 4], *(ts + 1 for ts in held[:: 1 + len(held) // 3]), world.end_ts}:
+            found = table.at(ts).over(lake).to_arrow()
+            assert found.schema.metadata[b"tistream.ts"] == str(ts).encode()
+            kinds = {one.name: one.field_type for one in lake.schema().fields if one.name in found.column_names}
+            wanted = table.at(ts).to_arrow().select(list(kinds)).to_pylist()
+            assert Counter(tuple(plain(row[name]) for name in kinds) for row in found.to_pylist()) == Counter(
+                tuple(value_of(kind, row[name]) for name, kind in kinds.items()) for row in wanted
+            )
+    orders, lake = acme.table("shop.orders"), run.table("shop.orders")
+    newest = orders.rows(columns=["customer"]).over(lake).to_polars()
+    assert sorted(newest["customer"]) == sorted(orders.rows(columns=["customer"]).to_polars()["customer"])
+    with pytest.raises(WrongArgument, match="has the changes of the table"):
+        orders.at("now").over(run.table("shop.orders__changes"))
+    with pytest.raises(WrongArgument, match=r"has the rows of types\.everything"):
+        orders.at("now").over(run.table("types.everything"))
 
 
 def shown(answer: str) -> list[Line]:

@@ -1,0 +1,92 @@
+"""The rows of a table as of a time, of which most come from an Iceberg table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tistream_client import frames
+from tistream_client.core import lake, ndjson, points
+from tistream_client.core.arrow import DiffPage
+from tistream_client.core.asking import Patience
+from tistream_client.core.calls import ROWS_A_PAGE
+from tistream_client.core.lake import IcebergTable
+from tistream_client.core.points import Range, RowsQuery
+from tistream_client.core.pull import NDJSON, PullQuery, newest_ts, pull
+from tistream_client.transport import Transport
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+
+class LakeRows:
+    """The rows of a table as of a time, in no order, in the types of an Iceberg table. Each method reads them anew: the
+    newest snapshot at or below the time, and from the server the net changes after it. All rows come from the server if
+    there is no such snapshot, or if a schema change came after it. `whole` reads the rows as of a ts from there."""
+
+    def __init__(
+        self,
+        query: RowsQuery,
+        table: IcebergTable,
+        transport: Transport,
+        patience: Patience,
+        whole: Callable[[int | None], pa.Table],
+    ) -> None:
+        lake.check_lake(table, query.scope)
+        self._query, self._lake, self._whole = query, table, whole
+        self._transport, self._patience = transport, patience
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a table. Its metadata has the ts as `tistream.ts`."""
+        query = self._query
+        self._lake.refresh()
+        snapshot = lake.snapshot_at(self._lake, query.at)
+        if snapshot is None:
+            return self._whole(query.at)
+        ts = query.at
+        if ts is None:
+            ts = max(self._transport.ask(newest_ts(query.scope, self._patience)), snapshot.ts)
+        if ts == snapshot.ts:
+            return _stamped(self._snapshot(snapshot.snapshot_id, ()), ts)
+        pages = self._diff(Range(snapshot.ts, ts))
+        found = None if self._changed(snapshot.ts, ts) else self._merged(snapshot.snapshot_id, pages)
+        return self._whole(ts) if found is None else _stamped(found, ts)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_polars(self) -> pl.DataFrame:
+        """As to_arrow, for Polars."""
+        return frames.polars_of(self.to_arrow())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """As to_arrow, for pandas."""
+        return frames.pandas_of(self.to_arrow())
+
+    def _merged(self, snapshot_id: int, pages: list[DiffPage]) -> pa.Table | None:
+        found = lake.rows_at(self._snapshot(snapshot_id, lake.keys_of(pages)), pages)
+        return found if found is None or self._query.columns is None else found.select(self._query.columns)
+
+    def _snapshot(self, snapshot_id: int, keys: tuple[str, ...]) -> pa.Table:
+        """The rows of a snapshot, with the columns that were asked for and those of `keys`, as far as it has them."""
+        scan = self._lake.scan(selected_fields=("*",), snapshot_id=snapshot_id)
+        there = [one.name for one in scan.projection().fields if one.name != "_raw"]
+        wanted = there if self._query.columns is None else [*self._query.columns, *keys]
+        chosen = tuple(dict.fromkeys(name for name in wanted if name in there))
+        return self._lake.scan(selected_fields=chosen, snapshot_id=snapshot_id).to_arrow().select(chosen)
+
+    def _diff(self, range_: Range) -> list[DiffPage]:
+        reading = points.diff_batches(self._query.scope, range_, ROWS_A_PAGE, self._patience)
+        return list(self._transport.run(reading))
+
+    def _changed(self, since: int, until: int) -> bool:
+        """Whether the table's definition has changed in between."""
+        query = PullQuery(self._query.scope, since, until, None, None, "ddl", ROWS_A_PAGE)
+        pages = self._transport.run(pull(query, NDJSON, ndjson.page_of, self._patience, follow=False))
+        return any(page.events for page in pages)
+
+
+def _stamped(table: pa.Table, ts: int) -> pa.Table:
+    return table.replace_schema_metadata({"tistream.ts": str(ts)})

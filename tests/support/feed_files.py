@@ -3,7 +3,7 @@ TiCDC's layout does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ from support.feed_run import CLOCK, WINDOW_BYTES, StillView
 from support.pull_world import World
 from tistream.follow.tenant_view import TenantView
 from tistream.storage.object_store import ObjectStore
+from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.hold.holder import Holder
@@ -46,11 +47,16 @@ EVERY_TABLE: dict[str, Any] = {"force-replicate": True}
 
 
 def holder_of_files(
-    world: World, options: str, objects: ObjectStore, epoch: int = 1, document: Mapping[str, Any] = EVERY_TABLE
+    world: World,
+    options: str,
+    objects: ObjectStore,
+    epoch: int = 1,
+    document: Mapping[str, Any] = EVERY_TABLE,
+    skips: Sequence[Skip] = (),
 ) -> Holder:
     """A holder of a feed's only shard, from the world's beginning to its end, into `objects`. `options`: of the sink
     URI."""
-    feed = storage_feed(f"{URL}?{options}", document)
+    feed = storage_feed(f"{URL}?{options}", document, skips)
     order = Order(world.tenant, "files", 0, Fence(1, epoch), world.snapshot_ts, world.end_ts)
     view = cast(TenantView, StillView(world))
     return Holder(

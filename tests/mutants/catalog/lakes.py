@@ -56,3 +56,25 @@ def fields_are_found_by_name(original: Function) -> Function:
         return found
 
     return broken
+
+
+@mutant(
+    "tistream_changefeed:CreatedTables.check",
+    invariants=(38,),
+    catchers=("test_a_table_that_goes_away_while_no_worker_runs_is_not_created_again_unnoticed",),
+)
+def a_table_that_is_gone_is_created_again(original: Function) -> Function:
+    """The ids of the tables that the feed has created are not looked at."""
+
+    return lambda self, identifier, uuid: None
+
+
+@mutant(
+    "tistream_changefeed:LetterTable._there",
+    invariants=(38,),
+    catchers=("test_a_letter_is_written_once_and_does_not_end_the_window_of_the_rows_beside_it",),
+)
+def a_letter_is_written_again_after_a_crash(original: Function) -> Function:
+    """The letters that are there are not looked at."""
+
+    return lambda self, table: set()

@@ -3,6 +3,7 @@ that are killed: read back by Polars."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +13,13 @@ import pytest
 from pyiceberg.table import Table
 
 from support.feed_batches import golden_window
-from support.feed_lake import Killed, LakeRun, at_end, plain, resolved, rows_of, run_to_end, selected
+from support.feed_lake import HastyClock, Killed, LakeRun, at_end, plain, resolved, rows_of, run_to_end, selected
 from support.minio import REGION, Minio, running
 from support.pull_world import World, golden_world
 from support.rest_catalog import TOKEN, rest_catalog
-from tistream.clock import SystemClock
+from tistream.model.ts import Window
 from tistream.read.cursor import Scope
+from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.protocols.op_texts import ops_of
 
 RULES = ["shop.orders", "shop.swap*", "types.*"]
@@ -83,12 +85,29 @@ def test_a_feed_may_begin_with_the_rows_of_its_tables_though_workers_are_killed(
     assert found == later
 
 
-class HastyClock(SystemClock):
-    """A clock by which each window is due at once."""
-
-    def monotonic_ms(self) -> int:
-        self.passed_ms = getattr(self, "passed_ms", 0) + 101
-        return self.passed_ms
+def test_events_that_a_person_skips_are_dead_letters(world: World, tmp_path: Path) -> None:
+    batch = next(one for one in golden_window(numbered=False).batches if one.version.name == ("shop", "orders"))
+    ts, key = int(batch.commit_ts[0]), batch.raw[0].as_py().hex()
+    ddls = world.source.ddl_events(Scope(world.tenant), Window(world.snapshot_ts, world.end_ts)).events
+    added = next(one for one in ddls if one.table == "ddl1" and one.action == "add column")
+    run = LakeRun(world, tmp_path, "changelog", ["shop.orders", "shop.ddl1"])
+    run.skips = [
+        Skip(commit_ts=ts, table="shop.orders", key=key, reason="it is wrong"),
+        Skip(commit_ts=added.commit_ts, table="shop.ddl1", ddl_job=added.job_id, reason="not wanted"),
+    ]
+    for last in (1, 4):
+        with pytest.raises(Killed):
+            run_to_end(run.holder(last))
+    holder = run.holder()
+    run_to_end(holder)
+    assert holder.report().skipped == 2
+    letters = run.table("tistream.7__acme__lake__dead_letters").scan().to_arrow().sort_by("commit_ts").to_pylist()
+    assert {one["commit_ts"]: json.loads(one["letter"])["reason"] for one in letters} == {
+        ts: "it is wrong",
+        added.commit_ts: "not wanted",
+    }
+    stamps = run.table("shop.orders__changes").scan().to_arrow()["_commit_ts"].to_pylist()
+    assert len(stamps) == changes("orders").total() - 1
 
 
 def test_files_are_put_into_a_bucket(world: World, minio: Minio, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from support.feed_files import Killed, MortalStore, data_files, holder_of_files,
 from support.feed_run import finish
 from support.pull_world import World, golden_world
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.protocols.canal_json.encoder import CanalJson, CanalOptions
 from tistream_changefeed.protocols.csv.encoder import CsvEncoder
 from tistream_changefeed.protocols.csv.options import CsvOptions
@@ -55,6 +56,55 @@ def test_files_have_each_row_once_and_in_order_though_workers_are_killed(name: s
     assert len(data_files(objects)) == sum(len(files) for _, files in indexed_files(objects))
     assert json.loads(objects.get("metadata"))["checkpoint-ts"] == world.end_ts
     assert holder.report().checkpoint_ts == world.end_ts
+
+
+def test_an_event_that_a_person_skips_is_a_dead_letter_and_in_no_file(world: World) -> None:
+    batch = next(one for one in golden_window(numbered=False).batches if one.version.name == ("shop", "orders"))
+    skip = Skip(commit_ts=int(batch.commit_ts[0]), table="shop.orders", key=batch.raw[0].as_py().hex(), reason="wrong")
+    document = {"filter": {"rules": ["shop.orders"]}}
+    plain, skipping = MemoryObjectStore(), MemoryObjectStore()
+    finish(holder_of_files(world, "protocol=csv", plain, document=document))
+    for epoch, last in enumerate((5, 20), 1):
+        with pytest.raises(Killed):
+            finish(holder_of_files(world, "protocol=csv", MortalStore(skipping, last), epoch, document, [skip]))  # type: ignore[arg-type]
+    holder = holder_of_files(world, "protocol=csv", skipping, 3, document, [skip])
+    finish(holder)
+    assert holder.report().skipped == 1
+    (key,) = [info.key for info in skipping.list_after("tistream-dead-letters/")]
+    letter = json.loads(skipping.get(key))
+    assert (letter["table"], letter["key"], letter["reason"]) == ("shop.orders", skip.key, "wrong")
+    lines = [
+        sorted(line for _, files in indexed_files(one) for line in b"".join(files).splitlines())
+        for one in (plain, skipping)
+    ]
+    assert len(lines[0]) - 1 == len(lines[1])
+    assert set(lines[1]) < set(lines[0])
+
+
+def test_a_window_is_a_directory_whose_manifest_names_its_files_though_workers_are_killed(world: World) -> None:
+    options, encoder, end = FORMATS["csv"]
+    objects = MemoryObjectStore()
+    for epoch, last in enumerate(KILLS, 1):
+        with pytest.raises(Killed):
+            finish(holder_of_files(world, f"{options}&layout=window", MortalStore(objects, last), epoch))  # type: ignore[arg-type]
+    finish(holder_of_files(world, f"{options}&layout=window", objects, len(KILLS) + 1))
+    found: defaultdict[tuple[str, ...], bytes] = defaultdict(bytes)
+    named, ends = set(), []
+    for info in objects.list_after("tistream-windows/"):
+        window, is_manifest, _ = info.key.rpartition("/manifest.json")
+        if not is_manifest:
+            continue
+        manifest = json.loads(objects.get(info.key))
+        assert int(window.split("/")[1].split("-")[0]) < int(manifest["through_ts"])
+        ends.append(int(manifest["through_ts"]))
+        for name in manifest["files"]:
+            database, table, _, *levels, _ = name.split("/")
+            found[database, table, *(level for level in levels if "-" not in level)] += objects.get(f"{window}/{name}")
+            named.add(f"{window}/{name}")
+    assert dict(found) == expected(encoder, end, by_partition=True)
+    assert (named, ends) == (data_files(objects), sorted(ends))
+    assert len(ends) > len(KILLS)
+    assert not list(indexed_files(objects))
 
 
 def expected(encoder: Encoder, end: bytes, *, by_partition: bool) -> dict[tuple[str, ...], bytes]:

@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from support import feed_tables
-from support.effort import seeds
+from support.effort import cases, seeds
 from support.feed_tables import Change, Key
 from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
@@ -26,7 +26,7 @@ from tistream.schema.visible import TableVersion
 from tistream.wire.bulk.changefeeds import Move
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.outgoing import NOTHING
-from tistream_changefeed.core.progress import Fence, Revision
+from tistream_changefeed.core.progress import FIRST, Fence, Revision
 from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.core.segments import windows
 from tistream_changefeed.core.shard import Order, Shard, Transaction
@@ -39,6 +39,7 @@ from tistream_changefeed.sinks.iceberg.lake_sink import LakeSink
 from tistream_changefeed.sinks.iceberg.table_schema import Shape
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget
 from tistream_changefeed.sinks.iceberg.upkeep import DAY_MS, Keeping
+from tistream_changefeed.sinks.left_out import LetterMark
 
 TENANT = TenantKey("7", "acme")
 NOW_MS = 20_000 * DAY_MS
@@ -362,9 +363,103 @@ def test_a_table_that_another_program_has_dropped_or_changed_stops_the_feed(tmp_
     shard, sink = opened_as(life, target)
     sent(2)
     life.catalog.drop_table("d.t")
-    with pytest.raises(FeedFailed, match="has dropped or renamed the table") as found:
+    with pytest.raises(FeedFailed, match="has dropped, renamed or replaced the table") as found:
         sent(3)
     assert found.value.failure.kind == "failed"
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_table_that_goes_away_while_no_worker_runs_is_not_created_again_unnoticed(
+    tmp_path: Path, *, replaced: bool
+) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    feed.rows(BEFORE, (None, 1))
+    feed.rows(OTHER, (None, 5))
+    catalog = feed.life.catalog
+    there = catalog.load_table("d.t")
+    catalog.drop_table("d.t")
+    if replaced:
+        place = f"{there.location()}-copy"
+        catalog.create_table("d.t", there.schema(), place, properties=there.properties)
+    for _ in range(2):
+        feed.shard, feed.sink = opened_as(feed.life, feed.target)
+        feed.rows(OTHER, (None, 5 + feed.life.epoch))
+        with pytest.raises(FeedFailed, match=r"d\.t: another program has dropped, renamed or replaced") as found:
+            feed.rows(BEFORE, (None, 2))
+        assert found.value.failure.kind == "failed"
+    if replaced:
+        catalog.drop_table("d.t")
+    at = Move(revision=1, ts=feed.ts - 1)
+    feed.shard, feed.sink = opened_as(feed.life, feed.target, Revision(1, at))
+    feed.rows(BEFORE, (None, 3))
+    feed.shard, feed.sink = opened_as(feed.life, feed.target, Revision(1, at))
+    feed.rows(BEFORE, (None, 4))
+    assert feed.ids("d.t") == [3, 4]
+
+
+def test_a_table_that_was_dropped_in_the_cluster_may_be_dropped_in_the_catalog(tmp_path: Path) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    feed.rows(BEFORE, (None, 1))
+    feed.ddl("drop table", TableChange(BEFORE, None))
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    feed.life.catalog.drop_table("d.t")
+    second = feed_tables.version([ID, VALUE], KEY, table_id=102)
+    feed.ddl("create table", TableChange(None, second))
+    feed.rows(second, (None, 2))
+    assert feed.ids("d.t") == [2]
+
+
+@pytest.mark.parametrize("last", cases((2, 5, 8), (0, 1, 3, 4, 6, 7)))
+def test_a_worker_that_takes_over_in_a_rename_finds_the_tables(tmp_path: Path, last: int) -> None:
+    """Two tables swap their names; then one is set aside, because the feed leaves out the DDL that has dropped it. The
+    worker is killed before its step `last`."""
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    feed.rows(BEFORE, (None, 1))
+    feed.rows(OTHER, (None, 2))
+    first = feed_tables.version([ID, VALUE], KEY, name="other")
+    second = feed_tables.version([ID, VALUE], KEY, table_id=101)
+    third = feed_tables.version([ID, VALUE], KEY, table_id=102)
+    swap = ("rename table", TableChange(BEFORE, first), TableChange(OTHER, second))
+    steps = itertools.count()
+
+    def dying() -> None:
+        if next(steps) == last:
+            raise Killed
+
+    feed.life.interrupt = dying  # type: ignore[method-assign]
+    killed = 0
+    for ddl in (swap, ("create table", TableChange(None, third))):
+        at = feed.ts
+        try:
+            feed.ddl(*ddl)
+        except Killed:
+            killed += 1
+            feed.life.interrupt = lambda: None  # type: ignore[method-assign]
+            feed.ts = at
+            feed.shard, feed.sink = opened_as(feed.life, feed.target)
+            feed.ddl(*ddl)
+    assert killed == 1
+    feed.rows(third, (None, 3))
+    feed.rows(first, (None, 4))
+    assert (feed.ids("d.t"), feed.ids("d.other")) == ([3], [1, 4])
+
+
+def test_a_letter_is_written_once_and_does_not_end_the_window_of_the_rows_beside_it(tmp_path: Path) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=("changes",)))
+    letter = LetterMark("d.t", START + 1, b'{"reason":"wrong"}')
+    rows = rows_of([(START + 1, "t", 1, None, 1)], END)
+    inside = Position(START + 1, Place.ROW, start_ts=START)
+    for _ in range(2):
+        feed.send(feed.shard.send(rows, 1, (letter,), inside, 1))
+        assert feed.sink.waits
+        assert not feed.life.catalog.table_exists("d.t__changes")
+        feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    assert feed.life.rows(f"{OWN}__dead_letters") == [
+        {"commit_ts": START + 1, "table": "d.t", "letter": letter.value.decode()}
+    ]
+    feed.send(feed.shard.send(NOTHING, 0, (replace(letter, value=b"{}"),), Position(START + 2), 1))
+    assert feed.shard.acked is not None
+    assert (feed.shard.acked.skipped, len(feed.life.rows(f"{OWN}__dead_letters"))) == (1, 2)
 
 
 class Steady:
@@ -501,9 +596,9 @@ def test_a_key_that_no_calendar_has_stops_the_feed(tmp_path: Path, row: tuple[st
         feed.send(feed.shard.send(NOTHING, 0, (), feed.shard.at))
 
 
-def opened_as(life: Life, target: LakeTarget) -> tuple[Shard, LakeSink]:
+def opened_as(life: Life, target: LakeTarget, revision: Revision = FIRST) -> tuple[Shard, LakeSink]:
     life.epoch += 2
-    shard = Shard(replace(ORDER, fence=Fence(1, life.epoch), end_ts=None), life.rng)
+    shard = Shard(replace(ORDER, fence=Fence(1, life.epoch), end_ts=None, revision=revision), life.rng)
     sink = LakeSink(target, LifesLake(life), shard.order, life.clock, lambda: next(life.names))
     life.write(shard, sink, shard.opened(*sink.open(), sink.where))
     return shard, sink

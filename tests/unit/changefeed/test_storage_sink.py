@@ -28,6 +28,7 @@ from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.segments import windows
 from tistream_changefeed.core.shard import Order, Shard, Transaction
 from tistream_changefeed.protocols.canal_json.encoder import CanalJson, CanalOptions
+from tistream_changefeed.sinks.left_out import LetterMark
 from tistream_changefeed.sinks.storage.formats import LinesFormat
 from tistream_changefeed.sinks.storage.paths import Layout
 from tistream_changefeed.sinks.storage.placed_rows import FilePlace, PlacedBatch, PlacedRows, in_order
@@ -228,6 +229,16 @@ def test_rows_of_a_tenant_that_stands_still_come_once_it_was_waited_for() -> Non
         life.write(shard, sink, shard.send(NOTHING, 0, (), at))
     assert [rows for _, rows in indexed(life.objects)] == [[(START + 1, 0)]]
     assert (sink.waits, shard.acked.checkpoint_ts) == (False, START + 2)
+
+
+def test_a_letter_is_an_object_and_does_not_end_the_window_of_the_rows_beside_it() -> None:
+    life, letter = Life(1), LetterMark("d.t", START + 1, b'{"reason":"wrong"}')
+    for epoch in (1, 2):
+        shard, sink = opened(life, epoch)
+        life.write(shard, sink, shard.send(life.placed([(START + 1, 0)]), 1, (letter,), Position(START + 2), 1))
+        assert (sink.waits, list(indexed(life.objects))) == (True, [])
+    (key,) = [info.key for info in life.objects.list_after("tistream-dead-letters/")]
+    assert life.objects.get(key) == letter.value
 
 
 class KilledBeforeTheCommit(MemoryObjectStore):

@@ -163,8 +163,9 @@ class CsvConfig(_Part):
 
 class StorageConfig(_Part):
     """The address of the files in the sink URI, and `[sink.cloud-storage-config]`. `url` has no options. `format` is
-    the protocol. `access_key` and `secret_access_key` are those of S3, the second as a reference of the form
-    `${secret:NAME}`; if they are None, the worker's own are used."""
+    the protocol. `layout` is that of TiCDC, or one directory for each window of rows. `access_key` and
+    `secret_access_key` are those of S3, the second as a reference of the form `${secret:NAME}`; if they are None, the
+    worker's own are used."""
 
     url: str
     format: Literal["csv", "canal-json", "parquet"]
@@ -174,6 +175,7 @@ class StorageConfig(_Part):
     enable_partition_separator: bool = True
     file_index_digit: int = 20
     output_column_id: bool = False
+    layout: Literal["ticdc", "window"] = "ticdc"
     terminator: str = "\r\n"
     csv: CsvConfig = CsvConfig()
     access_key: str | None = None

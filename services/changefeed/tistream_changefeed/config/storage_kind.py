@@ -28,6 +28,7 @@ _USED: dict[str, ConfigKey] = {
     "sink.date-separator": ConfigKey("storage.date_separator", "text"),
     "sink.enable-partition-separator": ConfigKey("storage.enable_partition_separator", "flag"),
     "sink.file-index-digit": ConfigKey("storage.file_index_digit", "number", 6, 20),
+    "tistream.layout": ConfigKey("storage.layout", "text"),
     "sink.csv.delimiter": ConfigKey("storage.csv.delimiter", "text"),
     "sink.csv.quote": ConfigKey("storage.csv.quote", "text"),
     "sink.csv.null": ConfigKey("storage.csv.null", "text"),
@@ -46,7 +47,6 @@ _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     **GENERAL_FIXED,
     "scheduler.enable-table-across-nodes": (("false",), "a table is written by one worker"),
     "sink.csv.output-field-header": (("false",), "files have no header; schema files name the columns"),
-    "tistream.layout": (("ticdc",), "files have the layout of TiCDC"),
     "tistream.shards": (("1",), "a feed into files has one shard"),
     "tistream.shards-max": (("1",), "a feed into files has one shard"),
     _CLOUD + "use-table-id-as-path": (("false",), "directories have the names of tables"),
@@ -76,8 +76,8 @@ _SINK_OPTIONS = frozenset(key.removeprefix("sink.") for key in _USED if key.star
 
 
 def _option_key(name: str) -> str:
-    if name == "delivery":
-        return "tistream.delivery"
+    if name in ("delivery", "layout"):
+        return f"tistream.{name}"
     if name in _SINK_OPTIONS:
         return f"sink.{name}"
     return f"{_CODEC if name == 'enable-tidb-extension' else _CLOUD}{name}"

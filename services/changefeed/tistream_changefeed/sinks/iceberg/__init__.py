@@ -22,6 +22,8 @@ both.
 * Old snapshots expire in the commits (upkeep.py). Once a day, files that no snapshot names and that are older than a
   day are deleted: those of a worker that was killed before its commit, and those of expired snapshots. A new table has
   a directory with a random name, which a rename leaves as it is; only such directories are cleared.
+* Properties of the feed's own table name the tables that the feed has created, by their ids: one that another program
+  has dropped or replaced fails the feed, and is not created again without the rows that it had.
 * A table has the rows of one table of TiDB, whose name is in its properties: those of another one fail the feed.
 
 The contract for the table itself asks for a second table of small changes (`t_delta`) and for rewrites by Spark; both

@@ -14,6 +14,7 @@ from pyiceberg.exceptions import (
     CommitStateUnknownException,
     ForbiddenError,
     NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
     NoSuchTableError,
     OAuthError,
     RESTError,
@@ -54,8 +55,8 @@ _MANIFESTS = 100
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One commit to a table: a snapshot that removes and adds files. `summary` is that of the snapshot; `properties`
-    are properties of the table. `schema` replaces the table's, if it is not None. `resolved_ts`: of the hourly tag.
-    `now_ms`: Unix time."""
+    are properties of the table, and `forgotten` the names of those that are removed. `schema` replaces the table's, if
+    it is not None. `resolved_ts`: of the hourly tag. `now_ms`: Unix time."""
 
     summary: Mapping[str, str]
     now_ms: int
@@ -64,6 +65,7 @@ class Commit:
     removed: Sequence[DataFile] = ()
     schema: Schema | None = None
     resolved_ts: int | None = None
+    forgotten: Sequence[str] = ()
 
 
 class Lake:
@@ -132,6 +134,15 @@ class Lake:
         except NamespaceAlreadyExistsError:  # another worker was faster
             return
 
+    def names(self, namespace: Identifier, prefix: str) -> list[Identifier]:
+        """The tables of a namespace whose names begin with `prefix`."""
+        with self.asking(self.named(namespace)):
+            try:
+                found = self._catalog.list_tables(namespace)
+            except NoSuchNamespaceError:
+                return []
+        return [one for one in found if one[-1].startswith(prefix)]
+
     def rename(self, before: Identifier, after: Identifier) -> Table:
         """Rename a table. Returns the one that was renamed: another worker may have replaced it until now."""
         with self.asking(self.named(before)):
@@ -174,13 +185,15 @@ class Lake:
                     _NewSchema(transaction, change.schema).commit()
                 if properties:
                     transaction.set_properties(properties)
+                if change.forgotten:
+                    transaction.remove_properties(*change.forgotten)
                 self._snapshot(transaction, change)
                 transaction.commit_transaction()
                 if sweeps:
                     sweep(table, change.now_ms)
         except FeedFailed as error:
             if error.failure.cause == CONFLICT and self.load(table.name()) is None:
-                raise _gone(where) from error
+                raise gone(where) from error
             raise
 
     def _snapshot(self, transaction: Transaction, change: Commit) -> None:
@@ -234,17 +247,18 @@ class Lake:
         except TargetNotAllowed as error:
             raise failed("sink", where, str(error)) from error
         except NoSuchTableError as error:
-            raise _gone(where) from error
+            raise gone(where) from error
         except (SQLAlchemyError, OSError, RESTError) as error:
             raise retry("sink", where, f"{type(error).__name__}: {error}") from error
 
 
-def _gone(where: str) -> FeedFailed:
+def gone(where: str) -> FeedFailed:
+    """Build the FeedFailed for a table that the feed has created, and that is not there any more."""
     reason = (
-        "another program has dropped or renamed the table: put it back, or resume the changefeed to begin it without "
-        "the rows that it had"
+        "another program has dropped, renamed or replaced the table: put it back, or resume the changefeed with its "
+        "checkpoint_ts to begin the table without the rows that it had"
     )
-    return failed("sink", where, reason)
+    return failed("sink", where, reason, CONFLICT)
 
 
 class _NewSchema(UpdateTableMetadata["_NewSchema"]):

@@ -22,6 +22,7 @@ from tistream_changefeed.config.listed import refused
 from tistream_changefeed.config.parse import parse_feed
 from tistream_changefeed.config.plan import FeedPlan, PlannedTable, check_filters, included_tables, table_warnings
 from tistream_changefeed.core.shard import Order
+from tistream_changefeed.dead_letters.skips import SkippedEvents
 from tistream_changefeed.hold.feed import Allowed, Looked
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.sinks.allowed import check_hosts, storage_url
@@ -31,7 +32,7 @@ from tistream_changefeed.sinks.iceberg.lake_sink import LakeSink
 from tistream_changefeed.sinks.iceberg.table_schema import Shape
 from tistream_changefeed.sinks.iceberg.target import LakeTarget
 from tistream_changefeed.sinks.iceberg.upkeep import Keeping
-from tistream_changefeed.sinks.kafka.feed_settings import check_no_secrets
+from tistream_changefeed.sinks.kafka.feed_settings import LETTER_BYTES, check_no_secrets
 
 _SHAPES: dict[str, tuple[Shape, ...]] = {"changelog": ("changes",), "upsert": ("table",), "both": ("changes", "table")}
 _SECRETS = {
@@ -127,9 +128,8 @@ class LakeFeed:
         return Lake(connect, self.target.where, place, self.target.keeping, check)
 
 
-def lake_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> LakeFeed:  # noqa: ARG001
-    """Parse a sink URI and a configuration. `skips` are those of a sink that the feed had before, and are ignored.
-    Raises InvalidRequest."""
+def lake_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> LakeFeed:
+    """Parse a sink URI and a configuration. Raises InvalidRequest."""
     found = parse_feed(sink_uri, document)
     check_no_secrets(found)
     iceberg = found.config.iceberg
@@ -142,5 +142,10 @@ def lake_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] 
         iceberg.file_size,
         Keeping(iceberg.keep_snapshots, iceberg.keep_hours),
     )
-    pipeline = LakePipeline(parts.feed_filter(found.config), parts.error_rules(found.config), iceberg.snapshot == "now")
+    pipeline = LakePipeline(
+        parts.feed_filter(found.config),
+        parts.error_rules(found.config),
+        iceberg.snapshot == "now",
+        SkippedEvents(tuple(skips), "", LETTER_BYTES),
+    )
     return LakeFeed(found.config, iceberg, target, found.warnings, pipeline)

@@ -15,12 +15,14 @@ from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.new_tables import NewTables
 from tistream_changefeed.core.outgoing import Mark
 from tistream_changefeed.core.row_events import RowEvents
+from tistream_changefeed.dead_letters.skips import NO_SKIPS, SkippedEvents
 from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
-from tistream_changefeed.hold.sink import Encoded, PartitionsOf, TablesAt
+from tistream_changefeed.hold.sink import DeadLetter, Encoded, PartitionsOf, TablesAt
 from tistream_changefeed.protocols.table_change import TableAt, TableChange, dropped_tables, table_changes
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import never, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes
+from tistream_changefeed.sinks.left_out import LetterMark, apart, ddl_letter
 from tistream_changefeed.table_errors.rules import ErrorRules
 from tistream_changefeed.table_errors.table_failed import naming
 
@@ -50,6 +52,7 @@ class LakePipeline:
     filter: FeedFilter
     errors: ErrorRules
     loads: bool = False
+    skips: SkippedEvents = NO_SKIPS
 
     @property
     def first_rows(self) -> LakePipeline | None:
@@ -84,10 +87,16 @@ class LakePipeline:
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded[RowEvents]:  # noqa: ARG002
         """Implement Pipeline.rows. Raises TableFailed."""
         chosen: list[RowBatch] = []
+        letters: list[DeadLetter] = []
         for batch in raw_changes(events).rows:
             with naming(batch):
-                chosen += self.filter.window(EventWindow((batch,), ())).rows
-        return Encoded(RowEvents(split(EventWindow(tuple(chosen), ()), never)), lambda part: part)
+                for one in self.filter.window(EventWindow((batch,), ())).rows:
+                    sent, found = apart(one, self.skips)
+                    letters += found
+                    chosen += [sent] if len(sent) else []
+        letters.sort(key=lambda one: one.commit_ts)
+        rows = RowEvents(split(EventWindow(tuple(chosen), ()), never))
+        return Encoded(rows, lambda part: part, letters=tuple(letters))
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
         """Implement Pipeline.concerned."""
@@ -100,6 +109,9 @@ class LakePipeline:
         """Implement Pipeline.ddl. A DDL that changes only tables that the feed leaves out is not sent."""
         if not self.filter.sends(event):
             return ()
+        letter = ddl_letter(event, self.skips)
+        if letter is not None:
+            return (letter,)
         found = table_changes(event, table_at) if event.table else dropped_tables(event, table_at)
         changes = tuple(one for one in found if self._included(one))
         return (TableDdl(event, changes),) if changes else ()
@@ -120,6 +132,6 @@ class LakePipeline:
         """Implement Pipeline.own: a feed into Iceberg has one shard."""
         return tuple(marks)
 
-    def skipped(self, marks: Sequence[Mark]) -> int:  # noqa: ARG002
-        """Implement Pipeline.skipped: there are no dead letters."""
-        return 0
+    def skipped(self, marks: Sequence[Mark]) -> int:
+        """Implement Pipeline.skipped."""
+        return sum(isinstance(one, LetterMark) for one in marks)

@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from tistream.arrays import Bools, Int64s
 from tistream.schema.tidb.table import Column
 from tistream_changefeed.protocols.op_texts import DELETE, ops_of
+from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.sinks.iceberg.field_types import converted, has_times, raw_times
 from tistream_changefeed.sinks.iceberg.table_schema import (
@@ -116,6 +117,12 @@ def table_rows(columns: Sequence[Column], rows: pa.RecordBatch, lake: LakeSchema
     found[RAW] = raw_times(times, rows.num_rows)
     arrays = [_as(found.get(_id(one)), one.type, rows.num_rows) for one in kind]
     return pa.Table.from_arrays(arrays, schema=kind)
+
+
+def key_rows(net: TableNet, rows: pa.RecordBatch) -> pa.Table:
+    """The keys of rows, as they are in the table itself."""
+    names = [column.name for column in net.columns]
+    return pa.table({one.name: converted(one, rows.column(names.index(one.name))) for one in net.handle})
 
 
 def by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:

@@ -20,12 +20,15 @@ from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.window import EventWindow
+from tistream_changefeed.sinks.iceberg.kept.known_tables import KnownTables
+from tistream_changefeed.sinks.iceberg.kept.letter_table import LetterTable
 from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.iceberg.lake_tables import LakeTable, LakeTables
 from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.pending import Pending, above, highest_key
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, own_table
+from tistream_changefeed.sinks.left_out import LetterMark
 
 _PROGRESS, _BEGUN = "tistream.progress", "tistream.begun"
 _WINDOW_FILES = 4  # the bytes with which a window ends, in sizes of a file
@@ -39,6 +42,7 @@ class LakeSink:
     def __init__(self, target: LakeTarget, lake: Lake, order: Order, clock: Clock, new_name: Callable[[], str]) -> None:
         self._target, self._lake, self._order, self._clock = target, lake, order, clock
         self._tables = LakeTables(lake, target, order, clock, new_name)
+        self._letters = LetterTable(lake, order, self._tables.feed, clock, new_name)
         self._new_name = new_name
         self._own: Table | None = None
         self._pending = Pending()
@@ -76,10 +80,14 @@ class LakeSink:
         found = progresses.decode(self._order.tenant, summary[_PROGRESS].encode(), where)
         mine = progresses.taken_over(found, self._order.fence, self._order.start_ts, where)
         self._committed = mine
-        begun = begun if found.fence.generation == mine.fence.generation else []
+        same = found.fence.generation == mine.fence.generation
+        begun = begun if same else []
+        self._tables.created.known = KnownTables(self._own.properties, where, kept=same)
+        moved = self._order.revision.moved
+        if moved is not None and moved.revision > found.revision:
+            self._tables.created.accept_gone()
         self._put_progress(mine, begun)
-        for identifier in begun:
-            self._tables.fence(identifier, mine.at, loading=found.load is not None)
+        self._tables.fence(begun, mine.at, loading=found.load is not None)
         self._stored_ms = None
         return found, {}
 
@@ -123,17 +131,21 @@ class LakeSink:
             assert isinstance(rows, RowEvents)
             self._collect(rows)
             self._held = progress
+        letters = [mark for mark in transaction.marks if isinstance(mark, LetterMark)]
+        ddls = [mark for mark in transaction.marks if not isinstance(mark, LetterMark)]
+        if letters:
+            self._letters.write(letters)
         held = self._held
         loaded = held is not None and held.load is not None and progress.load is None  # all rows of the beginning
-        if self.waits and held is not None and (transaction.marks or loaded):
+        if self.waits and held is not None and (ddls or loaded):
             self._flush(held)
-        if transaction.marks:
-            for mark in transaction.marks:
+        if ddls:
+            for mark in ddls:
                 self._apply(mark, progress)
             self._put_progress(progress)
             return True
         if not self.waits:
-            if not self._progress_due(progress):
+            if not letters and not self._progress_due(progress):
                 return False
             self._put_progress(progress)
             return True
@@ -246,7 +258,9 @@ class LakeSink:
             _PROGRESS: progresses.encode(order.tenant, progress).decode(),
             _BEGUN: json.dumps(list(begun)),
         }
-        self._lake.commit(self._own, Commit(summary, self._clock.now_ms()))
+        changed, forgotten = self._tables.created.known.changes()
+        self._lake.commit(self._own, Commit(summary, self._clock.now_ms(), changed, forgotten=forgotten))
+        self._tables.created.known.stored()
         self._committed, self._stored_ms = progress, self._clock.monotonic_ms()
 
     def _check_fence(self) -> None:

@@ -15,7 +15,6 @@ from tistream.decode.cells.defaults import origin_default
 from tistream.decode.cells.kinds import arrow_type, kind_of
 from tistream.errors import CannotEncode
 from tistream.read.cursor import Position
-from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.core.failure import failed, fenced, retry
 from tistream_changefeed.core.shard import Order
@@ -23,11 +22,12 @@ from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.sinks.iceberg import marks as texts
 from tistream_changefeed.sinks.iceberg.field_types import converted
+from tistream_changefeed.sinks.iceberg.kept.created_tables import CreatedTables
 from tistream_changefeed.sinks.iceberg.key_ranges import merged, pieces, rewrites
 from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake
 from tistream_changefeed.sinks.iceberg.lake_files import key_range, read_file, write_file
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
-from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows, table_rows, truncate_row
+from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows, key_rows, table_rows, truncate_row
 from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, LakeSchema, Shape, evolved, parsed
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, set_aside
@@ -69,6 +69,7 @@ class LakeTables:
     def __init__(self, lake: Lake, target: LakeTarget, order: Order, clock: Clock, new_name: Callable[[], str]) -> None:
         self._lake, self._target, self._order, self._clock, self._new_name = lake, target, order, clock, new_name
         self.feed = f"{order.tenant}/{order.feed_id}"
+        self.created = CreatedTables(lake)
         self._open: dict[Identifier, LakeTable] = {}
 
     # ---- finding
@@ -93,6 +94,7 @@ class LakeTables:
                 _FIELDS: EMPTY.text,
             }
             table = self._lake.create(identifier, shape, properties, self._new_name(), self._clock.now_ms())
+            self.created.known.put(str(table.metadata.table_uuid), identifier)
             found = LakeTable(identifier, shape, table, version.head.id, parsed(table.schema(), EMPTY.text), None)
             self._open[identifier] = found
         try:
@@ -107,14 +109,18 @@ class LakeTables:
         if identifier in self._open:
             return self._open[identifier]
         table = self._lake.load(identifier)
-        if table is None:
-            return None
         where = self._lake.named(identifier)
+        if table is None:
+            self.created.check(identifier, None)
+            return None
         owner = table.properties.get(texts.FEED)
         if owner != self.feed:
             raise failed("sink", where, f"{owner or 'another program'} writes it: give this feed another namespace")
         marks = texts.newest(self._lake.summaries(table), self._order.tenant, where)
         self._check_fence(where, marks)
+        self.created.check(identifier, str(table.metadata.table_uuid))
+        if _DROPPED in table.properties:  # any program may drop it
+            self.created.known.forget(str(table.metadata.table_uuid))
         schema = parsed(table.schema(), table.properties.get(_FIELDS, "{}"))
         number = int(table.properties.get(_TABLE_ID, 0))
         found = self._open[identifier] = LakeTable(identifier, shape, table, number, schema, marks)
@@ -143,6 +149,7 @@ class LakeTables:
             self._check_source(old, after)
         dropped_ts = int(old.table.properties.get(_DROPPED, old.through_ts))
         self._move(old, set_aside(old.identifier, dropped_ts))
+        self.created.known.forget(str(old.table.metadata.table_uuid))
 
     def _move(self, found: LakeTable, goal: Identifier) -> None:
         """Rename a table. No catalog renames on a condition, so the table is read just before, and compared after: a
@@ -158,10 +165,17 @@ class LakeTables:
                 self._lake.rename(goal, source)
         if not same:
             raise retry("sink", self._lake.named(source), "another worker has replaced the table", CONFLICT)
+        self.created.known.put(str(uuid), goal)
 
-    def fence(self, identifier: Identifier, at: Position, *, loading: bool) -> None:
-        """Commit this worker's fence to a table to which an earlier worker may be about to commit. `at`: the progress
-        of the feed. `loading`: it loads the rows with which it begins."""
+    def fence(self, begun: Sequence[Identifier], at: Position, *, loading: bool) -> None:
+        """Commit this worker's fence to the tables to which an earlier worker may be about to commit. `at`: the
+        progress of the feed. `loading`: it loads the rows with which it begins."""
+        self.created.moving = begun
+        for identifier in begun:
+            self._fence(identifier, at, loading=loading)
+        self.created.moving = ()
+
+    def _fence(self, identifier: Identifier, at: Position, *, loading: bool) -> None:
         there = self._lake.load(identifier)
         if there is None or there.properties.get(texts.FEED) != self.feed:
             return
@@ -199,7 +213,7 @@ class LakeTables:
         if not keys:
             raise failed("encode", ".".join(nets[-1].version.name), "the table has no primary key and no unique key "
                          "that is NOT NULL: only mode=changelog has its rows")  # fmt: skip
-        deleted = [_keys(one, rows) for one in nets for rows in (one.deletes, one.updates) if rows.num_rows]
+        deleted = [key_rows(one, rows) for one in nets for rows in (one.deletes, one.updates) if rows.num_rows]
         puts = pa.concat_tables(
             [table_rows(one.columns, rows, table.schema) for one in nets for rows in (one.updates, one.inserts)]
         )
@@ -217,7 +231,7 @@ class LakeTables:
         for one in plan:
             rows = puts.slice(0, 0) if one.file is None else self._read(table, there[one.file])
             self._write(table, merged(rows, keys, deleted, puts.take(pa.array(one.puts))), None)
-        if table.evolves and _filled(table.schema.added):
+        if table.evolves and table.schema.filled:
             for number in {*range(len(there))} - removed:
                 self._write(table, self._read(table, there[number]), None)
             removed |= {*range(len(there))}
@@ -225,14 +239,14 @@ class LakeTables:
 
     def _all_if_filled(self, table: LakeTable, there: Sequence[DataFile]) -> list[DataFile]:
         """All files, if the next schema has columns with a value for rows that are there; else none."""
-        return list(there) if table.evolves and _filled(table.schema.added) else []
+        return list(there) if table.evolves and table.schema.filled else []
 
     def _read(self, table: LakeTable, file: DataFile) -> pa.Table:
         """The rows of a file, with the next schema."""
         with self._lake.asking(self._lake.named(table.identifier)):
             rows = read_file(table.table, table.schema.schema, file)
         if table.evolves:
-            for column in _filled(table.schema.added):
+            for column in table.schema.filled:
                 place = rows.schema.get_field_index(column.name)
                 value = converted(column, pa.array([origin_default(column)], arrow_type(kind_of(column))))
                 filled = value.take(pa.array(np.zeros(rows.num_rows, np.int64))).cast(rows.schema.field(place).type)
@@ -258,6 +272,7 @@ class LakeTables:
 
     def ddl(self, mark: TableDdl) -> None:
         """Apply a DDL. All rows before it are committed. To apply it again changes nothing."""
+        self.created.moving = self.touched(mark)
         for shape in self._target.shapes:
             if shape == "table" and mark.event.action in _ROWS_MOVE:
                 raise failed("ddl", f"{mark.event.database}.{mark.event.table}", f"{mark.event.action} at commit_ts "
@@ -269,6 +284,7 @@ class LakeTables:
                     self._changed(mark, shape, change.before, change.after)
                 elif change.before is not None and change.before.head.kind == "table":
                     self._dropped(mark, shape, change.before)
+        self.created.moving = ()
 
     def _rename(self, mark: TableDdl, shape: Shape) -> None:
         """Rename tables. Each gets a name of its own in between."""
@@ -320,6 +336,7 @@ class LakeTables:
         if found is not None and found.table_id == before.head.id and _DROPPED not in found.table.properties:
             ts = mark.event.commit_ts
             self._commit(found, Position(ts), (), {_DROPPED: str(ts)})
+            self.created.known.forget(str(found.table.metadata.table_uuid))
 
     # ---- commits
 
@@ -347,14 +364,3 @@ class LakeTables:
         table.files, table.marks, table.evolves = [], marks, False
         if self._lake.merges_manifests(table.table):
             self._lake.commit(table.table, Commit(shown, now_ms))
-
-
-def _keys(net: TableNet, rows: pa.RecordBatch) -> pa.Table:
-    """The keys of rows, as they are in the table."""
-    names = [column.name for column in net.columns]
-    return pa.table({one.name: converted(one, rows.column(names.index(one.name))) for one in net.handle})
-
-
-def _filled(added: Sequence[Column]) -> list[Column]:
-    """The columns that have a value in rows that were there before them."""
-    return [column for column in added if origin_default(column) is not None]

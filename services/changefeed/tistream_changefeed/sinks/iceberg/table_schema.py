@@ -16,6 +16,7 @@ from pyiceberg import types as it
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
+from tistream.decode.cells.defaults import origin_default
 from tistream.errors import CannotEncode
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
@@ -48,6 +49,11 @@ class LakeSchema:
     def text(self) -> str:
         """`fields` as JSON."""
         return json.dumps(self.fields, separators=(",", ":"))
+
+    @property
+    def filled(self) -> list[Column]:
+        """The added columns that have a value in rows that were there before them."""
+        return [column for column in self.added if origin_default(column) is not None]
 
 
 EMPTY = LakeSchema(Schema(), {})

@@ -36,9 +36,15 @@ class LakeTarget:
         return (*self.namespace.replace(DATABASE, name[0]).split("."), table)
 
 
-def own_table(tenant: TenantKey, feed_id: str) -> Identifier:
+def own_table(tenant: TenantKey, feed_id: str) -> tuple[str, str]:
     """The name of a feed's own table, whose snapshots have its progress."""
     return (OWN_NAMESPACE, f"{tenant.cluster_id}__{tenant.tenant_id}__{feed_id}")
+
+
+def letter_table(tenant: TenantKey, feed_id: str) -> Identifier:
+    """The name of the table of a feed's dead letters."""
+    namespace, name = own_table(tenant, feed_id)
+    return (namespace, f"{name}__dead_letters")
 
 
 def location(warehouse: str, identifier: Identifier, name: str) -> str:
@@ -49,4 +55,10 @@ def location(warehouse: str, identifier: Identifier, name: str) -> str:
 
 def set_aside(identifier: Identifier, ts: int) -> Identifier:
     """The name of a table that was dropped, once another one takes its name."""
-    return (*identifier[:-1], f"{identifier[-1]}__dropped_{ts}")
+    prefix = set_aside_prefix(identifier)
+    return (*prefix[:-1], f"{prefix[-1]}{ts}")
+
+
+def set_aside_prefix(identifier: Identifier) -> Identifier:
+    """The beginning of the names that `set_aside` gives to a table."""
+    return (*identifier[:-1], f"{identifier[-1]}__dropped_")

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
-
 from tistream.read.cursor import Position, Scope
 from tistream.read.events import Events
 from tistream.read.scan import Budget, Scan
@@ -16,11 +14,10 @@ from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.new_tables import NewTables
-from tistream_changefeed.core.outgoing import Mark, Payload, SentMessage
+from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.core.sync_points import SyncPoints
-from tistream_changefeed.dead_letters.letter import of_ddl, of_row
-from tistream_changefeed.dead_letters.skips import SkippedEvents, without
+from tistream_changefeed.dead_letters.skips import SkippedEvents
 from tistream_changefeed.dispatch.table_shards import ALONE, ShardTables, TableShard
 from tistream_changefeed.filters.feed_filter import FeedFilter
 from tistream_changefeed.hold.sink import DeadLetter, Encoded, PartitionsOf, TablesAt
@@ -28,9 +25,10 @@ from tistream_changefeed.protocols.table_change import TableAt, table_changes
 from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import by_unique_index, split
-from tistream_changefeed.rows.window import EventWindow, raw_changes, taken
+from tistream_changefeed.rows.window import EventWindow, raw_changes
+from tistream_changefeed.sinks.left_out import LetterMark, apart, ddl_letter
 from tistream_changefeed.sinks.mysql.ddl import is_sent
-from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow
+from tistream_changefeed.sinks.mysql.payload import DdlMark, NetWindow
 from tistream_changefeed.table_errors.rules import ErrorRules
 from tistream_changefeed.table_errors.table_failed import naming
 
@@ -78,12 +76,9 @@ class MySqlPipeline:
         letters: list[DeadLetter] = []
         kept = []
         for batch in self._filtered(raw_changes(events)):
-            left_out = self.skips.rows(batch)
-            letters += [
-                DeadLetter(skip.commit_ts, _letter(of_row(batch, at, skip, "", self.skips.bytes_max), skip.table))
-                for at, skip in left_out
-            ]
-            kept.append(taken(batch, np.flatnonzero(without(batch, left_out))) if left_out else batch)
+            sent, found = apart(batch, self.skips)
+            letters += found
+            kept.append(sent)
         window = split(EventWindow(tuple(batch for batch in kept if len(batch)), ()), by_unique_index)
         letters.sort(key=lambda one: one.commit_ts)
         return Encoded(RowEvents(window), _net, letters=tuple(letters))
@@ -105,9 +100,9 @@ class MySqlPipeline:
         names = tuple(self.concerned(event))
         if not names:
             return ()
-        skip = self.skips.ddl(event)
-        if skip is not None:
-            return (_letter(of_ddl(event, skip, "", self.skips.bytes_max), skip.table),)
+        letter = ddl_letter(event, self.skips)
+        if letter is not None:
+            return (letter,)
         return (DdlMark(event, table_changes(event, table_at), names),)
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
@@ -131,7 +126,3 @@ def _net(part: Payload) -> Payload:
     events = cast(RowEvents, part)  # rows() returns no other payload
     through_ts = int(events.commit_ts[-1]) if len(events) else 0
     return NetWindow(net(events.window), through_ts)
-
-
-def _letter(sent: SentMessage, table: str) -> LetterMark:
-    return LetterMark(table, sent.value or b"")

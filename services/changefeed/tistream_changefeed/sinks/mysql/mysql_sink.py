@@ -26,10 +26,11 @@ from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.core.sync_points import SyncMark
 from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.rows.net import TableNet
+from tistream_changefeed.sinks.left_out import LetterMark
 from tistream_changefeed.sinks.mysql import new_tables, stored_progress
 from tistream_changefeed.sinks.mysql.connection import Slot, WriteAgain
 from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
-from tistream_changefeed.sinks.mysql.payload import DdlMark, LetterMark, NetWindow
+from tistream_changefeed.sinks.mysql.payload import DdlMark, NetWindow
 from tistream_changefeed.sinks.mysql.slots import FIRST, divided
 from tistream_changefeed.sinks.mysql.statements import statements
 from tistream_changefeed.sinks.mysql.target import LETTERS, PROGRESS, SYNCED, MySqlServer, secondary_ts

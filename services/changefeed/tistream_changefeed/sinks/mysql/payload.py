@@ -1,4 +1,4 @@
-"""What a feed into MySQL sends besides row events: the net change of a window, DDLs and dead letters. Pure."""
+"""What a feed into MySQL sends besides row events: the net change of a window, and DDLs. Pure."""
 
 from __future__ import annotations
 
@@ -59,23 +59,6 @@ class DdlMark:
     def size(self) -> int:
         """Implement Mark.size."""
         return len(self.event.query.encode())
-
-    @property
-    def content(self) -> None:
-        """Implement Mark.content: a database counts no messages."""
-
-
-@dataclass(frozen=True, slots=True)
-class LetterMark:
-    """A dead letter, which replaces an event that a person has named: implements Mark."""
-
-    table: str
-    value: bytes
-
-    @property
-    def size(self) -> int:
-        """Implement Mark.size."""
-        return len(self.value)
 
     @property
     def content(self) -> None:

@@ -12,7 +12,7 @@ is the commit_ts at which the files of the next window end at the latest.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,13 @@ class Metadata:
             "progress": json.loads(progresses.encode(tenant, self.progress)),
         }
         return json.dumps({"checkpoint-ts": self.shown_ts, "tistream": own}, separators=(",", ":")).encode()
+
+
+def manifest(through_ts: int, files: Sequence[str]) -> bytes:
+    """The content of the manifest of a window, which has the rows up to `through_ts` that earlier windows have not.
+    `files` are the keys of its data files below its directory."""
+    shown = {"version": _VERSION, "through_ts": str(through_ts), "files": files}
+    return json.dumps(shown, separators=(",", ":")).encode()
 
 
 def decode(content: bytes, tenant: TenantKey, feed_id: str, where: str) -> Metadata:

@@ -1,11 +1,14 @@
-"""The keys of objects below the root of a storage sink, with TiCDC's layout. Pure.
+"""The keys of objects below the root of a storage sink. Pure.
 
-Data files: `{schema}/{table}/{version}/[{partition}/][{date}/]CDC{number}.{format}`. The last one of a directory that
-readers may take is named by `meta/CDC.index` in it.
+With TiCDC's layout data files are `{schema}/{table}/{version}/[{partition}/][{date}/]CDC{number}.{format}`, and
+`meta/CDC.index` in a directory names the last one that readers may take. With a directory for each window, data files
+are `tistream-windows/{window}/{schema}/…` with the same levels, and `manifest.json` in the directory of the window
+names all of them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +17,10 @@ from typing import Literal, TypeVar
 from tistream.arrays import Int64s
 
 METADATA = "metadata"
-_OTHERS = frozenset({METADATA, ".tmp", "tistream-conditional-put"})  # names of other objects at the root
+LETTERS, WINDOWS = "tistream-dead-letters", "tistream-windows"
+_OTHERS = frozenset(
+    {METADATA, LETTERS, WINDOWS, ".tmp", "tistream-conditional-put"}
+)  # names of other objects at the root
 _NAME_BYTES = 255
 DateSeparator = Literal["none", "year", "month", "day"]
 _DATES = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d"}
@@ -28,12 +34,13 @@ Ts = TypeVar("Ts", int, Int64s)
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How the names of data files are formed. `suffix` is the ending of the names, such as `.csv`. `index_digits` is
-    the least number of digits of a file's number."""
+    the least number of digits of a file's number. `by_window`: each window has a directory."""
 
     suffix: str
     date_separator: DateSeparator = "day"
     partition_separator: bool = True
     index_digits: int = 20
+    by_window: bool = False
 
     def directory(self, table_dir: str, partition: int | None, date: str) -> str:
         """The directory of data files. `table_dir` is `table_directory` of their table. `partition` is the physical id
@@ -78,6 +85,23 @@ def day_of(commit_ts: Ts) -> Ts:
 def table_directory(database: str, table: str, version: int) -> str:
     """The directory of the data files of one version of a table."""
     return f"{database}/{table}/{version}"
+
+
+def window_directory(start_ts: int, generation: int, rows: int) -> str:
+    """The directory of the window after a progress at the ts `start_ts`, up to which the feed of this generation has
+    sent `rows` rows. No other window has the same three."""
+    return f"{WINDOWS}/{start_ts:020d}-{generation}-{rows:015d}"
+
+
+def manifest_key(window: str) -> str:
+    """The key of the manifest of a window. `window` is its directory."""
+    return f"{window}/manifest.json"
+
+
+def letter_key(commit_ts: int, letter: bytes) -> str:
+    """The key of the dead letter of an event. It follows from the letter, so a letter that is written again has the
+    same key."""
+    return f"{LETTERS}/{commit_ts}-{hashlib.sha256(letter).hexdigest()[:16]}.json"
 
 
 def index_key(directory: str) -> str:

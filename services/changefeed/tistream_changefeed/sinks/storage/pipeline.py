@@ -17,13 +17,15 @@ from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name
 from tistream_changefeed.core.outgoing import Mark
+from tistream_changefeed.dead_letters.skips import NO_SKIPS, SkippedEvents
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
 from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
-from tistream_changefeed.hold.sink import Encoded, PartitionsOf, TablesAt
+from tistream_changefeed.hold.sink import DeadLetter, Encoded, PartitionsOf, TablesAt
 from tistream_changefeed.protocols.table_change import TableAt, table_changes
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import Splitting, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes
+from tistream_changefeed.sinks.left_out import LetterMark, apart, ddl_letter
 from tistream_changefeed.sinks.storage.paths import day_of, name_problem
 from tistream_changefeed.sinks.storage.placed_rows import FilePlace, PlacedBatch, PlacedRows, in_order
 from tistream_changefeed.sinks.storage.schema_file import schema_files
@@ -41,6 +43,7 @@ class StoragePipeline:
     selectors: Sequence[ColumnSelector]
     splitting: Splitting
     errors: ErrorRules
+    skips: SkippedEvents = NO_SKIPS
 
     @property
     def first_rows(self) -> None:
@@ -67,14 +70,19 @@ class StoragePipeline:
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded[PlacedRows]:  # noqa: ARG002
         """Implement Pipeline.rows: encode row events in the order in which they are sent. Raises TableFailed."""
         chosen: list[RowBatch] = []
+        letters: list[DeadLetter] = []
         for batch in raw_changes(events).rows:  # filters see updates, not their halves
             with naming(batch):
-                chosen += self.filter.window(EventWindow((batch,), ())).rows
+                for one in self.filter.window(EventWindow((batch,), ())).rows:
+                    sent, found = apart(one, self.skips, self._selected(one))
+                    letters += found
+                    chosen += [sent] if len(sent) else []
+        letters.sort(key=lambda one: one.commit_ts)
         placed: list[PlacedBatch] = []
         for batch in split(EventWindow(tuple(chosen), ()), self.splitting).rows:
             with naming(batch):
                 placed += self._placed(batch)
-        return Encoded(in_order(placed), lambda part: part)
+        return Encoded(in_order(placed), lambda part: part, letters=tuple(letters))
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
         """Implement Pipeline.concerned: the tables that a DDL concerns and whose events the feed sends."""
@@ -87,6 +95,9 @@ class StoragePipeline:
         """Implement Pipeline.ddl: the schema files of the tables that the rules include."""
         if not self.filter.sends(event):
             return ()
+        letter = ddl_letter(event, self.skips)
+        if letter is not None:
+            return (letter,)
         changes = table_changes(event, table_at)
         included = [change for change in changes if any(map(self.filter.includes_name, change.names))]
         marks = schema_files(event, included, column_ids=self.target.column_ids)
@@ -106,16 +117,19 @@ class StoragePipeline:
         """Implement Pipeline.own: all, because a feed into files has one shard."""
         return tuple(marks)
 
-    def skipped(self, marks: Sequence[Mark]) -> int:  # noqa: ARG002
-        """Implement Pipeline.skipped: 0, because a feed into files has no dead letters."""
-        return 0
+    def skipped(self, marks: Sequence[Mark]) -> int:
+        """Implement Pipeline.skipped."""
+        return sum(isinstance(one, LetterMark) for one in marks)
+
+    def _selected(self, batch: RowBatch) -> RowBatch:
+        selector = selector_of(self.selectors, batch.version)
+        return batch if selector is None else selected(batch, selector.sent(batch.version.table))
 
     def _placed(self, batch: RowBatch) -> Iterator[PlacedBatch]:
         """Encode a batch. Its events ascend in commit_ts, so those of one date are consecutive."""
         _check_name(batch.version.name)
-        layout, selector = self.target.layout, selector_of(self.selectors, batch.version)
-        shown = batch if selector is None else selected(batch, selector.sent(batch.version.table))
-        rows, sizes = self.target.format.rows(shown)
+        layout = self.target.layout
+        rows, sizes = self.target.format.rows(self._selected(batch))
         parted = batch.version.head.partition_ids is not None and layout.partition_separator
         days = day_of(batch.commit_ts)
         bounds = [0, *(np.flatnonzero(days[1:] != days[:-1]) + 1).tolist(), len(batch)]

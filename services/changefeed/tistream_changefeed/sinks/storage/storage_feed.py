@@ -20,6 +20,7 @@ from tistream_changefeed.config.parse import parse_feed
 from tistream_changefeed.config.plan import FeedPlan, PlannedTable, check_filters, included_tables, table_warnings
 from tistream_changefeed.core.failure import retry
 from tistream_changefeed.core.shard import Order
+from tistream_changefeed.dead_letters.skips import NO_SKIPS, SkippedEvents
 from tistream_changefeed.filters.column_selector import selector_of
 from tistream_changefeed.hold.feed import Allowed, Looked
 from tistream_changefeed.hold.sink import Pipeline, Sink
@@ -29,6 +30,7 @@ from tistream_changefeed.protocols.csv.options import CsvOptions
 from tistream_changefeed.protocols.limits import Limit
 from tistream_changefeed.rows.split import by_unique_index, never
 from tistream_changefeed.sinks.allowed import storage_url
+from tistream_changefeed.sinks.kafka.feed_settings import LETTER_BYTES
 from tistream_changefeed.sinks.storage.formats import FileFormat, LinesFormat, ParquetFormat
 from tistream_changefeed.sinks.storage.paths import METADATA, Layout
 from tistream_changefeed.sinks.storage.pipeline import StoragePipeline
@@ -47,6 +49,7 @@ class StorageFeed:
     storage: StorageConfig
     target: StorageTarget
     warnings: tuple[str, ...]
+    skips: SkippedEvents = NO_SKIPS
 
     def check_allowed(self, allowed: Allowed) -> None:
         """Implement Feed.check_allowed: the place of the files."""
@@ -94,6 +97,7 @@ class StorageFeed:
             parts.column_selectors(self.config),
             never if self.config.raw_changes else by_unique_index,
             parts.error_rules(self.config),
+            self.skips,
         )
 
     def _objects(
@@ -105,9 +109,9 @@ class StorageFeed:
         return opening(url, access)
 
 
-def storage_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> StorageFeed:  # noqa: ARG001
-    """Parse a sink URI of object storage and a configuration. `skips` are those of a sink that the feed had before, and
-    are ignored. Raises InvalidRequest, which names the invalid or unsupported key, and never a secret."""
+def storage_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> StorageFeed:
+    """Parse a sink URI of object storage and a configuration. Raises InvalidRequest, which names the invalid or
+    unsupported key, and never a secret."""
     found = parse_feed(sink_uri, document)
     if found.secrets:
         name = sorted(found.secrets)[0]
@@ -117,13 +121,19 @@ def storage_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Ski
     config, storage = found.config, found.config.storage
     assert storage is not None
     form = _format(config, storage)
-    layout = Layout(form.suffix, storage.date_separator, storage.enable_partition_separator, storage.file_index_digit)
+    layout = Layout(
+        form.suffix,
+        storage.date_separator,
+        storage.enable_partition_separator,
+        storage.file_index_digit,
+        storage.layout == "window",
+    )
     target = StorageTarget(
         storage.url, form, layout, storage.flush_interval_ms, storage.file_size, storage.output_column_id
     )
     for build in (parts.feed_filter, parts.column_selectors, parts.error_rules):
         build(config)  # raises InvalidRequest for invalid rules
-    return StorageFeed(config, storage, target, found.warnings)
+    return StorageFeed(config, storage, target, found.warnings, SkippedEvents(tuple(skips), "", LETTER_BYTES))
 
 
 def _format(config: FeedConfig, storage: StorageConfig) -> FileFormat:

@@ -22,11 +22,18 @@ from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.protocols.table_facts import table_facts
+from tistream_changefeed.sinks.left_out import LetterMark
 from tistream_changefeed.sinks.storage import metadata
 from tistream_changefeed.sinks.storage.file_windows import FileWindows
-from tistream_changefeed.sinks.storage.metadata import Metadata
+from tistream_changefeed.sinks.storage.metadata import Metadata, manifest
 from tistream_changefeed.sinks.storage.open_files import EndedFile, OpenFiles
-from tistream_changefeed.sinks.storage.paths import METADATA, table_directory
+from tistream_changefeed.sinks.storage.paths import (
+    METADATA,
+    letter_key,
+    manifest_key,
+    table_directory,
+    window_directory,
+)
 from tistream_changefeed.sinks.storage.placed_rows import PlacedRows
 from tistream_changefeed.sinks.storage.root import SinkRoot
 from tistream_changefeed.sinks.storage.schema_file import SchemaFile
@@ -68,8 +75,7 @@ class StorageSink:
             return None, {}
         progresses.taken_over(found.progress, self._order.fence, self._order.start_ts, self.where)
         self._shown_ts, self._window_end, self._committed = found.shown_ts, found.window_end, found.progress
-        for directory, number in found.files.items():
-            self._root.put_index(directory, number, self._beaten)
+        self._name_files(found.files, found.progress)
         return found.progress, {}
 
     def partitions(self, topic: str) -> int:  # noqa: ARG002
@@ -98,15 +104,17 @@ class StorageSink:
         if len(rows):
             assert isinstance(rows, PlacedRows)
             self._collect(rows, progress)
-        if transaction.marks:
-            if self._end is not None:
-                assert self._held is not None
-                self._flush(self._held)
-            for mark in transaction.marks:
-                assert isinstance(mark, SchemaFile)
-                self._root.put_file(mark.key, mark.body, self._beaten)
-                self._known.pop(mark.name, None)
-                self._current.pop(mark.name, None)
+        schemas = [mark for mark in transaction.marks if isinstance(mark, SchemaFile)]
+        for mark in transaction.marks:
+            if isinstance(mark, LetterMark):  # ends no window: files depend on the rows alone
+                self._root.put_file(letter_key(mark.commit_ts, mark.value), mark.value, self._beaten)
+        if schemas and self._end is not None:
+            assert self._held is not None
+            self._flush(self._held)
+        for schema in schemas:
+            self._root.put_file(schema.key, schema.body, self._beaten)
+            self._known.pop(schema.name, None)
+            self._current.pop(schema.name, None)
         if self._end is None:
             self._commit(progress)
             return True
@@ -159,8 +167,13 @@ class StorageSink:
         if not (rows.place == number).any():
             return ""
         version = self._version(place.version, rows.first_ts(number))
-        directory = table_directory(*place.version.name, version)
-        return self._target.layout.directory(directory, place.partition, place.date)
+        layout, directory = self._target.layout, table_directory(*place.version.name, version)
+        if layout.by_window:
+            before = self._committed
+            assert before is not None
+            window = window_directory(before.at.low_ts, self._order.fence.generation, before.rows)
+            directory = f"{window}/{directory}"
+        return layout.directory(directory, place.partition, place.date)
 
     def _version(self, table: TableVersion, commit_ts: int) -> int:
         """The number of the version of a table whose directory gets its rows: that of the newest schema file below
@@ -187,7 +200,8 @@ class StorageSink:
     def _put(self, ended: EndedFile) -> None:
         directory, rows = ended
         if directory not in self._numbers:
-            self._numbers[directory] = self._root.last_number(directory, self._beaten)
+            first = self._target.layout.by_window  # no file of another window is in it
+            self._numbers[directory] = 0 if first else self._root.last_number(directory, self._beaten)
         number = self._numbers[directory] + 1
         self._root.put_file(
             self._target.layout.data_key(directory, number), self._target.format.body(rows), self._beaten
@@ -203,10 +217,22 @@ class StorageSink:
             self._put(ended)
         files = {directory: self._numbers[directory] for directory in sorted(self._touched)}
         self._put_metadata(progress, files)
-        for directory, number in files.items():
-            self._root.put_index(directory, number, self._beaten)
+        self._name_files(files, progress)
         self._end, self._touched = None, set()
         self._commit(progress)
+
+    def _name_files(self, files: Mapping[str, int], progress: Progress) -> None:
+        """Name the data files of a window for readers, once it is committed with `progress`. `files`: the number of the
+        last one of each directory."""
+        layout = self._target.layout
+        if not layout.by_window:
+            for directory, number in files.items():
+                self._root.put_index(directory, number, self._beaten)
+        elif files:
+            window = "/".join(next(iter(files)).split("/")[:2])
+            keys = [layout.data_key(one, number + 1) for one, last in files.items() for number in range(last)]
+            content = manifest(progress.at.low_ts, [key.removeprefix(f"{window}/") for key in keys])
+            self._root.put_file(manifest_key(window), content, self._beaten)
 
     def _commit(self, progress: Progress) -> None:
         """Commit a progress whose rows are in files that index files name, and show readers its checkpoint."""

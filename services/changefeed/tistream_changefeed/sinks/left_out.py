@@ -1,0 +1,60 @@
+"""Leaves out the events that a person has named, for sinks whose dead letters are rows or objects, not messages of a
+topic. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tistream.schema.ddl_event import DdlEvent
+from tistream_changefeed.core.outgoing import SentMessage
+from tistream_changefeed.dead_letters.letter import of_ddl, of_row
+from tistream_changefeed.dead_letters.skips import SkippedEvents, without
+from tistream_changefeed.hold.sink import DeadLetter
+from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.window import taken
+
+
+@dataclass(frozen=True, slots=True)
+class LetterMark:
+    """A dead letter, which replaces an event that a person has named: implements Mark. `table` is the name of the
+    event's table, and `value` the letter as JSON."""
+
+    table: str
+    commit_ts: int
+    value: bytes
+
+    @property
+    def size(self) -> int:
+        """Implement Mark.size."""
+        return len(self.value)
+
+    @property
+    def content(self) -> None:
+        """Implement Mark.content: these sinks count no messages."""
+
+
+def apart(batch: RowBatch, skips: SkippedEvents, shown: RowBatch | None = None) -> tuple[RowBatch, list[DeadLetter]]:
+    """Divide a batch. Returns the events that are sent, and the dead letters of the others. `shown` has the columns
+    that letters may show; None: all of them."""
+    left_out = skips.rows(batch)
+    if not left_out:
+        return batch, []
+    letters = [
+        DeadLetter(
+            skip.commit_ts, _mark(skip.table, skip.commit_ts, of_row(shown or batch, at, skip, "", skips.bytes_max))
+        )
+        for at, skip in left_out
+    ]
+    return taken(batch, np.flatnonzero(without(batch, left_out))), letters
+
+
+def ddl_letter(event: DdlEvent, skips: SkippedEvents) -> LetterMark | None:
+    """The dead letter of a DDL that a person has named; None if none has."""
+    skip = skips.ddl(event)
+    return None if skip is None else _mark(skip.table, skip.commit_ts, of_ddl(event, skip, "", skips.bytes_max))
+
+
+def _mark(table: str, commit_ts: int, sent: SentMessage) -> LetterMark:
+    return LetterMark(table, commit_ts, sent.value or b"")

@@ -13,10 +13,10 @@ from tistream_client.core.asking import Patience
 from tistream_client.core.calls import ChangesCall
 from tistream_client.core.errors import WrongArgument
 from tistream_client.core.events import ArrowPage, Event, Page, Row
-from tistream_client.core.lake import IcebergTable
 from tistream_client.core.points import RowsQuery
 from tistream_client.core.pull import ARROW, NDJSON, pull
-from tistream_client.sync.lake import LakeRows
+from tistream_client.lake.lake_rows import LakeRows
+from tistream_client.lake.snapshots import IcebergTable
 from tistream_client.transport import Transport
 
 if TYPE_CHECKING:

@@ -54,7 +54,8 @@ def check_lake(table: IcebergTable, scope: Scope) -> None:
 
 
 def snapshot_at(table: IcebergTable, ts: int | None) -> LakeSnapshot | None:
-    """The newest snapshot of whole rows at or below `ts`; None as `ts`: the newest one. None if there is none."""
+    """The newest snapshot of whole rows at or below `ts`; None as `ts`: the newest one. Returns None without such a
+    snapshot."""
     found = []
     for one in table.metadata.snapshots:
         summary: Mapping[str, str] = {} if one.summary is None else one.summary.additional_properties
@@ -66,7 +67,7 @@ def snapshot_at(table: IcebergTable, ts: int | None) -> LakeSnapshot | None:
 
 def rows_at(rows: pa.Table, pages: Sequence[DiffPage]) -> pa.Table | None:
     """The rows of a snapshot after the net changes of these pages. None if a row has no key by which it is found, or a
-    value that is none of the snapshot's types."""
+    value that the types of the snapshot do not have."""
     import pyarrow as pa  # noqa: PLC0415
 
     keys = keys_of(pages)

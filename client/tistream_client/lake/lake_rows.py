@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tistream_client import frames
-from tistream_client.core import lake, ndjson, points
+from tistream_client.core import ndjson, points
 from tistream_client.core.arrow import DiffPage
 from tistream_client.core.asking import Patience
 from tistream_client.core.calls import ROWS_A_PAGE
-from tistream_client.core.lake import IcebergTable
 from tistream_client.core.points import Range, RowsQuery
 from tistream_client.core.pull import NDJSON, PullQuery, newest_ts, pull
+from tistream_client.lake import snapshots
+from tistream_client.lake.snapshots import IcebergTable
 from tistream_client.transport import Transport
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class LakeRows:
         patience: Patience,
         whole: Callable[[int | None], pa.Table],
     ) -> None:
-        lake.check_lake(table, query.scope)
+        snapshots.check_lake(table, query.scope)
         self._query, self._lake, self._whole = query, table, whole
         self._transport, self._patience = transport, patience
 
@@ -42,7 +43,7 @@ class LakeRows:
         """The rows as a table. Its metadata has the ts as `tistream.ts`."""
         query = self._query
         self._lake.refresh()
-        snapshot = lake.snapshot_at(self._lake, query.at)
+        snapshot = snapshots.snapshot_at(self._lake, query.at)
         if snapshot is None:
             return self._whole(query.at)
         ts = query.at
@@ -66,7 +67,7 @@ class LakeRows:
         return frames.pandas_of(self.to_arrow())
 
     def _merged(self, snapshot_id: int, pages: list[DiffPage]) -> pa.Table | None:
-        found = lake.rows_at(self._snapshot(snapshot_id, lake.keys_of(pages)), pages)
+        found = snapshots.rows_at(self._snapshot(snapshot_id, snapshots.keys_of(pages)), pages)
         return found if found is None or self._query.columns is None else found.select(self._query.columns)
 
     def _snapshot(self, snapshot_id: int, keys: tuple[str, ...]) -> pa.Table:

@@ -65,9 +65,9 @@ def check_changefeed(request: Request, body: CheckChangefeed) -> ChangefeedPlan:
 
 @router.post("/v1/changefeeds/verifications", operation_id="VerifyFeed")
 def verify_feed(request: Request, body: VerifyFeed) -> FeedVerification:
-    """Compare the messages of a feed that have a commit_ts in (from_ts, to_ts] with the tenant's committed rows, or the
-    tables of a feed into a database. Returns the differences. With `repair_topic`, the missing messages are written
-    into that topic."""
+    """Compare the messages or files of a feed that have a commit_ts in (from_ts, to_ts] with the tenant's committed
+    rows, or the tables of a feed into a database. Returns the differences. With `repair_topic`, the missing messages
+    are written into that topic."""
     verifications: Verifications = request.app.state.verifications
     return verifications.verify(body)
 
@@ -173,7 +173,9 @@ def build_app(
 
     app.state.checks, app.state.verifications = (
         FeedChecks(allowed, secret_keys, tables),
-        Verifications(settings.hosts, secret_keys, view_of, clock, settings.budget, reader),
+        Verifications(
+            settings.hosts, secret_keys, view_of, clock, settings.budget, reader, file_urls=settings.file_urls
+        ),
     )
     driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics, HolderThreads(clock), quotas)
     registry.register(ShardCollector(driver.reports, clock, cache))

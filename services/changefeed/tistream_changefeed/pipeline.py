@@ -25,6 +25,7 @@ from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.filters.column_selector import ColumnSelector, selected, selector_of
 from tistream_changefeed.filters.feed_filter import FeedFilter, FeedTables
 from tistream_changefeed.filters.needed_columns import NeededColumns
+from tistream_changefeed.fingerprints.hashes import event_hashes
 from tistream_changefeed.hold.sink import DeadLetter, Encoded, PartitionsOf, TablesAt
 from tistream_changefeed.protocols.limits import Limit, MessageTooLarge, check_sizes
 from tistream_changefeed.protocols.messages import Encoder, Message, Messages
@@ -268,17 +269,22 @@ def _in_order(parts: Sequence[_Part], versions: Sequence[TableVersion]) -> Outgo
         return NOTHING
     topics = tuple(sorted({part.topic for part in parts}))
     order = np.argsort(np.concatenate([part.batch.at for part in parts]), kind="stable")
-    keys = [part.messages.keys for part in parts]
+    each = [part.messages.keys for part in parts]
+    keys = None if all(one is None for one in each) else _concatenated(each, parts)
+    values = pa.concat_arrays([part.messages.values for part in parts])
+    commit_ts = np.concatenate([part.batch.commit_ts for part in parts])
     shapes = {version: number for number, version in enumerate(versions)}
     return Outgoing(
         topics,
         np.concatenate([np.full(len(part.batch), topics.index(part.topic)) for part in parts])[order],
         np.concatenate([part.partitions for part in parts])[order],
-        None if all(one is None for one in keys) else _concatenated(keys, parts),
-        pa.concat_arrays([part.messages.values for part in parts]),
-        np.concatenate([part.batch.commit_ts for part in parts])[order],
+        keys,
+        values,
+        commit_ts[order],
         np.concatenate([np.full(len(part.batch), shapes[part.batch.version]) for part in parts])[order],
         order,
+        event_hashes(commit_ts, (keys, values))[order],
+        tuple(version.name for version in versions),
     )
 
 

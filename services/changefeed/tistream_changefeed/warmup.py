@@ -12,6 +12,7 @@ from tistream.schema.records import TableText
 from tistream.schema.tidb import table as t
 from tistream.schema.visible import StoredTable, TableVersion
 from tistream_changefeed.dispatch.partition_rule import PartitionBy, PartitionRule
+from tistream_changefeed.fingerprints.hashes import event_hashes
 from tistream_changefeed.protocols.avro.encoder import AvroEncoder
 from tistream_changefeed.protocols.avro.options import AvroOptions
 from tistream_changefeed.protocols.csv.encoder import CsvEncoder
@@ -50,6 +51,7 @@ def warm_kernels() -> None:
     batch = _batch()
     PartitionRule(PartitionBy.INDEX).hashes(batch)
     messages = OpenProtocol(OpenOptions()).rows(batch)
+    event_hashes(batch.commit_ts, (messages.values,))
     framed(messages, np.arange(len(batch)), np.array([], np.int64), 1, _MAX_BYTES)
     DebeziumEncoder(DebeziumOptions()).rows(batch)
     CsvEncoder(CsvOptions(output_old_value=True)).rows(batch)

@@ -50,6 +50,12 @@ def feed_progress_outside_the_transaction(original: Function) -> Function:
     return broken
 
 
+@mutant("tistream_changefeed:Outgoing.fingerprints", invariants=(39,), catchers=(f"{LIFE}[0]",))
+def feed_fingerprint_without_a_row(original: Function) -> Function:
+    """The fingerprint that is stored with a window leaves out its last row."""
+    return lambda self: original(self.between(0, max(0, len(self) - 1)))
+
+
 @mutant("tistream_changefeed:target.transactional_id", invariants=(40,), catchers=(f"{LIFE}[3]",))
 def feed_id_of_each_holder(original: Function) -> Function:
     """Each holder has a transactional id of its own, so the broker fences none."""

@@ -42,27 +42,24 @@ def verified(world: World, sink_uri: str, **more: Any) -> FeedVerification:
         longest_ms=int(PATIENCE_S * 1000),
         answer_s=PATIENCE_S,
     )
-    asked = {"from_ts": world.snapshot_ts, "to_ts": world.end_ts, "config": RULES, **more}
+    asked = {"from_ts": world.snapshot_ts, "to_ts": world.end_ts, "config": RULES, "changefeed_id": "verified", **more}
     of = world.tenant
-    return by.verify(
-        VerifyFeed(
-            cluster_id=of.cluster_id, tenant_id=of.tenant_id, changefeed_id="verified", sink_uri=sink_uri, **asked
-        )
-    )
+    return by.verify(VerifyFeed(cluster_id=of.cluster_id, tenant_id=of.tenant_id, sink_uri=sink_uri, **asked))
 
 
 @pytest.mark.parametrize("protocol", ["open-protocol", EXTENDED, "debezium", "simple"])
 def test_a_topic_that_a_feed_has_written_is_equal(broker: LocalKafka, protocol: str) -> None:
     world, topic = golden_world("everything"), f"verified-{protocol.partition('&')[0]}"
     finish(holder_of(world, uri(broker, topic, protocol), RULES, topic))
-    found = verified(world, uri(broker, topic, protocol))
+    found = verified(world, uri(broker, topic, protocol), changefeed_id=topic)
     assert found.equal, found.differences[:3]
     assert len(found.tables) > 5
     assert all(one.events == one.messages for one in found.tables)
     commits = sorted(key.commit_ts for key, event in golden_kafka.rows().items() if event["table"] == "orders")
-    part = verified(world, uri(broker, topic, protocol), from_ts=commits[len(commits) // 2])
+    part = verified(world, uri(broker, topic, protocol), from_ts=commits[len(commits) // 2], changefeed_id=topic)
     assert part.equal, part.differences[:3]
     assert 0 < sum(one.events for one in part.tables) < sum(one.events for one in found.tables)
+    assert found.windows > part.windows > 0, "what the feed has written is what it has recorded with its progress"
 
 
 def test_what_differs_is_named_and_what_is_missing_is_written_elsewhere(broker: LocalKafka) -> None:
@@ -99,6 +96,16 @@ def test_what_differs_is_named_and_what_is_missing_is_written_elsewhere(broker: 
     assert all(messages[-1][2] == bytes(8) for messages in repaired.values()), "a consumer can take them at once"
     of = found.differences[0]
     assert verified(world, damaged, table=f"{of.database}.{of.table}").tables[0].events > 0
+    number, (key, value) = rows[-1][0], kept[rows[-1][0]][rows[-1][1]]
+    Topics(KafkaTarget((broker.address,), "foreign", partition_num=PARTITIONS), "test").partitions("foreign")
+    producer.produce("foreign", value, key, number)
+    producer.flush(PATIENCE_S)
+    foreign = whole.replace("/whole?", "/foreign?")
+    finish(holder_of(world, foreign, RULES, "verified"))
+    found = verified(world, foreign)
+    (window,), (repeated,) = found.window_differences, found.differences
+    assert (window.table, window.messages - window.events) == (repeated.table, 1)
+    assert int(window.from_ts) < int(repeated.commit_ts) <= int(window.to_ts)
 
 
 def test_what_cannot_be_compared_is_refused_with_the_way_out(broker: LocalKafka) -> None:

@@ -18,9 +18,12 @@ from tistream.model.ids import TenantKey
 from tistream.read.cursor import Position, Scope
 from tistream.read.scan import Scan
 from tistream_changefeed.core import progress
+from tistream_changefeed.core.outgoing import SentMessage
 from tistream_changefeed.core.progress import Fence, PartitionTally, Progress
 from tistream_changefeed.core.segments import Segment, segments
 from tistream_changefeed.sinks.kafka.feed_settings import parsed
+from tistream_changefeed.verify.message_heads import MessageHead, reading
+from tistream_changefeed.verify.message_windows import MessageWindows, shard_windows
 
 DECODERS = {"open-protocol": open_protocol.decode, "canal-json": canal_json.decode}
 
@@ -115,6 +118,7 @@ class Judge:
         self._check_barriers(visible)
         self._check_told(visible)
         self._check_progress(rows)
+        self._check_windows()
 
     def _same(self, number: int, found: list[Record], wanted: list[Wanted]) -> None:
         """Invariants 38 and 41: each message once, in order."""
@@ -185,6 +189,22 @@ class Judge:
                 assert sum(one.messages for one in mine) == found.messages, f"{self.feed.name}-{number}: {mine}"
             else:
                 assert mine == [found], f"{self.feed.name}-{number}: {mine} in place of {found}"
+
+    def _check_windows(self) -> None:
+        """Invariant 39: each fingerprint in the progress is that of the messages of its transaction."""
+        how = reading(parsed(self.feed.uri, {}).config.protocol)
+        assert not isinstance(how, str)
+        topic = f"{self.feed.topic}-progress"
+        records = (SentMessage(topic, 0, one.key, one.value) for _, one in self.kafka.committed(topic, 0))
+        windows = MessageWindows(shard_windows(records, self.tenant, self.feed.name))
+        for number in range(self.feed.partitions):
+            for _, record in self.kafka.committed(self.feed.topic, number):
+                for pair in how.events((record.key, record.value)):
+                    head = how.head(pair)
+                    if isinstance(head, MessageHead):
+                        windows.add(SentMessage(self.feed.topic, number, *pair), head)
+        found = windows.result(0, self.end_ts, None)
+        assert found.differences == (), f"{self.feed.name}: {found.differences[:3]}"
 
     def _newest(self, shard: int) -> Progress | None:
         fence, last = Fence(0, 0), None

@@ -48,7 +48,7 @@ def test_files_do_not_depend_on_the_pieces_in_which_rows_come() -> None:
     sizes = np.array([rng.randrange(1, 90) for _ in range(500)])
     rows = in_order(
         [
-            PlacedBatch(place, pa.table({"n": mine}), mine, 100 + mine, sizes[mine])
+            PlacedBatch(place, pa.table({"n": mine}), mine, 100 + mine, sizes[mine], mine.astype(np.uint64))
             for number, place in enumerate(places)
             for mine in [np.flatnonzero(owners == number)]
         ]

@@ -18,7 +18,7 @@ from tistream.read.cursor import Place, Position
 from tistream.wire.bulk.changefeeds import Applied, Move
 from tistream_changefeed.core.failure import Failure, FeedFailed
 from tistream_changefeed.core.load import Load
-from tistream_changefeed.core.outgoing import NOTHING, Outgoing
+from tistream_changefeed.core.outgoing import NOTHING, Outgoing, SentMessage
 from tistream_changefeed.core.progress import (
     Fence,
     PartitionTally,
@@ -32,9 +32,13 @@ from tistream_changefeed.core.progress import (
 from tistream_changefeed.core.segments import windows
 from tistream_changefeed.core.shard import Order, Shard, Transaction, everywhere, to_partitions
 from tistream_changefeed.core.stopped import StoppedTable
+from tistream_changefeed.fingerprints.hashes import event_hashes
+from tistream_changefeed.fingerprints.windows import ComparedWindows
 from tistream_changefeed.protocols.messages import Message
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
+from tistream_changefeed.verify.message_heads import MessageHead
+from tistream_changefeed.verify.message_windows import MessageWindows, shard_windows
 
 TENANT = TenantKey("7", "acme")
 ORDER = Order(TENANT, "orders", 0, Fence(1, 1), 100)
@@ -57,7 +61,9 @@ def outgoing(rows: dict[int, list[tuple[int, int]]], low: int, high: int) -> Out
              for at, (topic, partition) in enumerate(rows[ts])]  # fmt: skip
     columns = [np.array([one[at] for one in found], np.int64) for at in range(3)]
     values = pa.array([b"%d.%d" % (ts, at) for ts, _, _, at in found], pa.large_binary())
-    return Outgoing(("a", "b"), columns[1], columns[2], None, values, columns[0])
+    hashes = event_hashes(columns[0], (None, values))
+    names = ("d", "a"), ("d", "b")
+    return Outgoing(("a", "b"), columns[1], columns[2], None, values, columns[0], columns[1], None, hashes, names)
 
 
 class Killed(Exception):
@@ -162,7 +168,7 @@ class Life:
             else:
                 marks = everywhere(Message(None, b"resolved %d" % ts), sink.topics())
                 transaction = shard.resolve(part, len(part), marks, ts, window.until)
-            self._write(shard, sink, transaction)
+            self._write(shard, sink, transaction.with_fingerprints(part.fingerprints()))
         shard.skip(until)
         if at_ddl:
             marks = to_partitions(Message(None, b"ddl %d" % high), TOPICS["a"], "a")
@@ -235,6 +241,25 @@ class Life:
                 for _, one in self.kafka.committed(topic, number):
                     found = found.plus(one.value)
                 assert tally == found
+        assert self.windows(lost=0).differences == ()
+        assert len(self.windows(lost=1).differences) == 1
+
+    def windows(self, lost: int) -> ComparedWindows:
+        """The windows in the progress records against the committed messages, but for the newest `lost` ones."""
+        records = [SentMessage("a-progress", 0, one.key, one.value) for _, one in self.kafka.committed("a-progress", 0)]
+        windows = MessageWindows(shard_windows(records, TENANT, ORDER.feed_id))
+        seen = [
+            (SentMessage(topic, number, one.key, one.value), int((one.value or b"").split(b".")[0]))
+            for topic, count in TOPICS.items()
+            for number in range(count)
+            for _, one in self.kafka.committed(topic, number)
+            if b" " not in (one.value or b"")
+        ]
+        for one, ts in sorted(seen, key=lambda pair: pair[1])[: len(seen) - lost]:
+            windows.add(one, MessageHead(ts, "d", one.topic, {}))
+        found = windows.result(ORDER.start_ts, END, None)
+        assert found.count > 5
+        return found
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -27,6 +27,7 @@ from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.segments import windows
 from tistream_changefeed.core.shard import Order, Shard, Transaction
+from tistream_changefeed.fingerprints.windows import FoundParts, compared, parse
 from tistream_changefeed.protocols.canal_json.encoder import CanalJson, CanalOptions
 from tistream_changefeed.sinks.left_out import LetterMark
 from tistream_changefeed.sinks.storage.formats import LinesFormat
@@ -91,6 +92,7 @@ class Life:
         self.resolved_ts = START
         self.finished = False
         self.failures: set[str] = set()
+        self.windows = 0  # most that were compared
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -173,7 +175,8 @@ class Life:
         lines = [b"%d.%d\n" % rows[one] for one in at]
         stamps = np.array([rows[one][0] for one in at], np.int64)
         sizes = np.array([len(line) for line in lines], np.int64)
-        return PlacedBatch(place, pa.table({"line": pa.array(lines, pa.large_binary())}), np.array(at), stamps, sizes)
+        table = pa.table({"line": pa.array(lines, pa.large_binary())})
+        return PlacedBatch(place, table, np.array(at), stamps, sizes, FORMAT.hashes(table, stamps))
 
     def check(self) -> None:
         """What `metadata` promises to readers is in files that index files name, each row once and in order."""
@@ -181,7 +184,18 @@ class Life:
         assert all(rows == sorted(rows) for rows in by_directory.values())
         found = sorted(row for rows in by_directory.values() for row in rows)
         assert len(set(found)) == len(found)
-        promised = json.loads(self.objects.get("metadata"))["checkpoint-ts"]
+        stored = json.loads(self.objects.get("metadata"))
+        promised = stored["checkpoint-ts"]
+        there = FoundParts()
+        for number, name in ((0, BEFORE.name), (2, OTHER.name)):
+            mine = [row for row in found if (row[1] == 2) is (number == 2)]
+            stamps = np.array([row[0] for row in mine], np.int64)
+            lines = pa.table({"line": pa.array([b"%d.%d\n" % row for row in mine], pa.large_binary())})
+            there.add(name, stamps, FORMAT.hashes(lines, stamps))
+        windows = [parse(one) for one in stored["tistream"].get("windows", ())]
+        compared_ = compared(windows, there.events(), START, END)
+        assert compared_.differences == ()
+        self.windows = max(self.windows, compared_.count)
         assert [row for row in self.rows if row[0] <= promised] == [row for row in found if row[0] <= promised]
 
 
@@ -212,6 +226,7 @@ def test_each_row_is_in_one_file_whoever_is_killed_or_wakes_up_late(seed: int) -
         assert int(version) < min(ts for ts, _ in rows)
     files = [info.key for info in life.objects.list_after("d/") if "/CDC" in info.key and "meta" not in info.key]
     assert len(files) > 20
+    assert life.windows > 5
     named = {info.key.partition("/meta/CDC")[0] for info in life.objects.list_after("d/") if "/meta/CDC" in info.key}
     assert {key.rpartition("/")[0] for key in files} == named
 

@@ -199,7 +199,7 @@ def changefeed_verify(
     as_json: Json = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Compare what the topics or tables hold with what the pool has; the exit status is 1 if they differ."""
+    """Compare what the topics, files or tables hold with what the pool has; the exit status is 1 if they differ."""
     with importing():
         from tistream_cli.changefeed.changefeed import FeedOf
         from tistream_cli.changefeed.verify import VerifyRange, verify_feed

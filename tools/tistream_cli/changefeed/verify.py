@@ -1,4 +1,4 @@
-"""The implementation of `tistream changefeed verify`, which compares a feed's topics or tables with the tenant's
+"""The implementation of `tistream changefeed verify`, which compares a feed's topics, files or tables with the tenant's
 committed rows."""
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class VerifyRange:
 
 
 def verify_feed(client: ApiClient, feed: FeedOf, wanted: VerifyRange, *, as_json: bool) -> None:
-    """Compare the topics of a feed with the tenant's committed rows, and print the differences. Raises CliError, also
-    if there are differences."""
+    """Compare the topics, files or tables of a feed with the tenant's committed rows, and print the differences. Raises
+    CliError, also if there are differences."""
     body: dict[str, object] = {} if wanted.from_ts is None else {"from_ts": str(wanted.from_ts)}
     body |= {} if wanted.to_ts is None else {"to_ts": str(wanted.to_ts)}
     body |= {} if wanted.table is None else {"table": wanted.table}
     body |= {} if wanted.repair_topic is None else {"repair_topic": wanted.repair_topic}
     found = client.call("POST", feed.path("verify"), body)
-    sys.stdout.write(json.dumps(found, indent=2) + "\n" if as_json else "\n".join(_lines(found, wanted)) + "\n")
+    sys.stdout.write(json.dumps(found, indent=2) + "\n" if as_json else "\n".join(lines_of(found, wanted)) + "\n")
     if not found["equal"]:
         raise CliError(
             f"changefeed {found['changefeed_id']}: the {found['of']} differ from the pool"
@@ -39,10 +39,14 @@ def verify_feed(client: ApiClient, feed: FeedOf, wanted: VerifyRange, *, as_json
         )
 
 
-def _lines(found: dict[str, Any], wanted: VerifyRange) -> list[str]:
-    topics = found["of"] == "topics"
-    lines = [f"above {found['from_ts']}, up to {found['to_ts']}:" if topics else f"as of {found['to_ts']}:"]
-    units = ("events", "messages") if topics else ("rows", "in the database")
+def lines_of(found: dict[str, Any], wanted: VerifyRange) -> list[str]:
+    """The lines that are printed for the answer of the API."""
+    topics, files = found["of"] == "topics", found["of"] == "files"
+    ranged = topics or files
+    lines = [f"above {found['from_ts']}, up to {found['to_ts']}:" if ranged else f"as of {found['to_ts']}:"]
+    units = {"topics": ("events", "messages"), "files": ("events", "in files")}.get(
+        found["of"], ("rows", "in the database")
+    )
     lines += [
         f"  {one['database']}.{one['table']}: {one['events']} {units[0]}, {one['messages']} {units[1]}"
         + "".join(f", {one[what]} {what}" for what in ("missing", "unexpected", "repeated") if one[what])
@@ -50,10 +54,17 @@ def _lines(found: dict[str, Any], wanted: VerifyRange) -> list[str]:
     ]
     lines += [
         f"  {one['what']}: {one['database']}.{one['table']} {json.dumps(one['key'])}, commit_ts {one['commit_ts']}"
-        + (f", {one['topic']}-{one['partition']}" if topics else "")
-        + ("" if one["offset"] is None else f", offset {one['offset']}")
+        + (f", {one['topic']}-{one['partition']}" if topics else f", {one['topic']}" if files else "")
+        + ("" if one["offset"] is None else f", {'event' if files else 'offset'} {one['offset']}")
         for one in found["differences"]
     ]
+    lines += [
+        f"  not as it was written: {one['database'] or '*'}.{one['table'] or '*'} above {one['from_ts']}, up to "
+        f"{one['to_ts']}: {one['events']} events were written, {one['messages']} are there"
+        for one in found.get("window_differences", ())
+    ]
+    if found.get("windows"):
+        lines.append(f"  {found['windows']} windows compared with the fingerprints of what was written")
     if wanted.repair_topic is not None:
         lines.append(f"  {found['repaired']} events written to topic {wanted.repair_topic}")
     return [*lines, "  equal" if found["equal"] else "  different"]

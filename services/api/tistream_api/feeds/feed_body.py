@@ -70,6 +70,7 @@ SKIP: dict[str, Any] = openapi.json_doc(
 )
 
 
+_WITH_RANGE = ("kafka", "s3:", "file:")  # sinks that keep each event, not the newest state
 VERIFY_MS = 60_000  # of the range that is compared by default
 VERIFY: dict[str, Any] = openapi.json_doc(
     {
@@ -190,10 +191,10 @@ def skip_of(ask: SkipEvent) -> Skip:
 
 
 def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> VerifyFeed:
-    """Convert a request to compare a feed's topics with the tenant's rows. Raises InvalidRequest if the range of ts is
-    above the feed's checkpoint, so that the sink does not have it yet, or below the ts from which on the feed has its
-    present configuration."""
-    if not feed.sink_uri.startswith("kafka"):
+    """Convert a request to compare a feed's topics or files with the tenant's rows. Raises InvalidRequest if the range
+    of ts is above the feed's checkpoint, so that the sink does not have it yet, or below the ts from which on the feed
+    has its present configuration."""
+    if not feed.sink_uri.lower().startswith(_WITH_RANGE):
         return _whole(tenant, feed, ask)
     checkpoint_ts = int(feed.checkpoint_ts)
     lowest_ts = int(feed.start_ts) if feed.applied is None else max(feed.applied.from_ts, feed.applied.after_ts)
@@ -223,7 +224,8 @@ def _whole(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> Ve
     for name, value in (("from_ts", ask.from_ts), ("to_ts", ask.to_ts)):
         if value is not None:
             raise InvalidRequest(
-                f"{name} is for topics: the tables of a database are compared as they are", {"parameter": name}
+                f"{name} is for topics and files: the tables of a database are compared as they are",
+                {"parameter": name},
             )
     done = 0 if feed.applied is None else feed.applied.revision
     if feed.revision > done:

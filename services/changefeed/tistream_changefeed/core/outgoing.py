@@ -11,7 +11,9 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 import pyarrow as pa
 
-from tistream.arrays import Int64s
+from tistream.arrays import Int64s, UInt64s
+from tistream.schema.visible import Name
+from tistream_changefeed.fingerprints.fingerprint import Fingerprints, by_table
 
 
 class Payload(Protocol):
@@ -34,6 +36,10 @@ class Payload(Protocol):
     def contents(self) -> Iterator[Content]:
         """The values of messages, for the checksums in the progress; nothing if the sink counts no messages."""
 
+    def fingerprints(self) -> Fingerprints:
+        """The fingerprints of the events of each table, if each element is one event; none for a sink whose tables are
+        compared row by row."""
+
 
 class Mark(Protocol):
     """Something that a sink writes and that is not a row event: a DDL, a resolved message, a dead letter."""
@@ -54,7 +60,8 @@ class Outgoing:
     `topic` is an index into `topics`. `keys` and `values` are large_binary arrays; with `keys` None, every key is null.
     `at`: for each message, its row in `keys` and `values`, which may also have rows of other messages; None: message i
     has row i. A message that holds several events has the highest of their commit_ts. `shape`: a number that identifies
-    the table version, if the protocol sends the schemas of tables; otherwise None.
+    the table version, if the protocol sends the schemas of tables; otherwise None. `hashes`: the hash of each event, if
+    each message is one event. `names`: the table of each `shape`.
     """
 
     topics: tuple[str, ...]
@@ -65,6 +72,8 @@ class Outgoing:
     commit_ts: Int64s
     shape: Int64s | None = None
     at: Int64s | None = None
+    hashes: UInt64s | None = None
+    names: tuple[Name, ...] = ()
 
     def __len__(self) -> int:
         return len(self.commit_ts)
@@ -97,7 +106,15 @@ class Outgoing:
             self.commit_ts[start:end],
             None if self.shape is None else self.shape[start:end],
             at,
+            None if self.hashes is None else self.hashes[start:end],
+            self.names,
         )
+
+    def fingerprints(self) -> Fingerprints:
+        """Implement Payload.fingerprints."""
+        if self.hashes is None or self.shape is None:
+            return {}
+        return by_table(self.hashes, self.shape, self.names)
 
     def in_order(self) -> Outgoing:
         """The same messages, with keys and values copied into the order of sending, so that `at` is None."""
@@ -117,6 +134,7 @@ class Outgoing:
             commit_ts=self.commit_ts[order],
             shape=None if self.shape is None else self.shape[order],
             at=self.places[order],
+            hashes=None if self.hashes is None else self.hashes[order],
         ).in_order()
 
     def each(self) -> Iterator[SentMessage]:

@@ -19,7 +19,8 @@ members may be absent:
 * `ddl`: the cursor after the newest DDL, if the feed has several shards;
 * `ids`: the broker's ids of the topics, if it has such ids;
 * `shards`: how many shards the feed had when the record was written; records of earlier releases lack it;
-* `load`: `[ts, table id, table, raw key in hex]`: how far the rows are loaded with which the feed begins.
+* `load`: `[ts, table id, table, raw key in hex]`: how far the rows are loaded with which the feed begins;
+* `window`: the fingerprints of the events of the record's transaction (fingerprints/windows.py).
 
 With `stopped` or `ddl`, `version` is 2, and with `load` it is 3, because a program that does not know these members
 must not continue.
@@ -43,6 +44,8 @@ from tistream_changefeed.core.failure import failed, fenced, retry
 from tistream_changefeed.core.load import Load
 from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.stopped import StoppedTable
+from tistream_changefeed.fingerprints import windows
+from tistream_changefeed.fingerprints.windows import SentWindow
 
 PLAIN, WITH_WAITS, WITH_LOAD = VERSIONS = 1, 2, 3
 
@@ -177,8 +180,8 @@ def record_key(tenant: TenantKey, feed_id: str, shard: int) -> bytes:
     return f"{tenant.cluster_id}/{tenant.tenant_id}/{feed_id}/{shard}".encode()
 
 
-def encode(tenant: TenantKey, progress: Progress) -> bytes:
-    """The record's value for Kafka."""
+def encode(tenant: TenantKey, progress: Progress, window: SentWindow | None = None) -> bytes:
+    """The record's value for Kafka. `window`: what its transaction has sent."""
     members = {
         "version": _version(progress),
         "cursor": cursors.encode(Scope(tenant), progress.at),
@@ -211,6 +214,8 @@ def encode(tenant: TenantKey, progress: Progress) -> bytes:
     if progress.load is not None:
         load = progress.load
         members["load"] = [str(load.ts), str(load.table_id), load.table, load.key.hex()]
+    if window is not None and window.after_ts < window.until_ts:
+        members["window"] = window.members()
     return json.dumps(members, separators=(",", ":")).encode()
 
 
@@ -245,6 +250,25 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
             f"the progress record is not one of this feed's ({type(error).__name__}): create the feed under another id"
         )
         raise failed("sink", where, reason) from error
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWindow:
+    """The window of a record, whose shard was one of `shards`, of the feed that was created at `generation`."""
+
+    generation: int
+    shards: int | None
+    window: SentWindow
+
+
+def window_of(value: bytes) -> StoredWindow | None:
+    """The window in the value of a record; None if it has none, or this program did not write it."""
+    try:
+        members = json.loads(value)
+        shards = int(members["shards"]) if "shards" in members else None
+        return StoredWindow(int(members["generation"]), shards, windows.parse(members["window"]))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _version(progress: Progress) -> int:

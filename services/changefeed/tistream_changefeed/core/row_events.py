@@ -10,6 +10,7 @@ import numpy as np
 
 from tistream.arrays import Int64s
 from tistream_changefeed.core.outgoing import Content
+from tistream_changefeed.fingerprints.fingerprint import Fingerprints
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.window import EventWindow, taken
 
@@ -55,6 +56,10 @@ class RowEvents:
     def contents(self) -> Iterator[Content]:
         """Implement Payload.contents: no messages are counted."""
         yield from ()
+
+    def fingerprints(self) -> Fingerprints:
+        """Implement Payload.fingerprints: none."""
+        return {}
 
 
 def _row_bytes(batch: RowBatch) -> int:

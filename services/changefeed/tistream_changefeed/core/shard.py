@@ -25,6 +25,8 @@ from tistream_changefeed.core.outgoing import NOTHING, Mark, Payload, SentMessag
 from tistream_changefeed.core.progress import Fence, Progress, Revision
 from tistream_changefeed.core.resolved_schedule import BUSY_MS, IDLE_MS, ResolvedSchedule
 from tistream_changefeed.core.stopped import StoppedTable, replaced
+from tistream_changefeed.fingerprints.fingerprint import Fingerprints
+from tistream_changefeed.fingerprints.windows import SentWindow
 from tistream_changefeed.protocols.messages import Message
 
 REFUSED_MS = 600_000  # the feed fails after credentials were refused for so long
@@ -55,11 +57,17 @@ class Order:
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """The content of one atomic step of the sink: the events of rows, then `marks` (DDLs, resolved messages, dead
-    letters), then the progress."""
+    letters), then the progress. `window`: the range of the events and their fingerprints; None for a transaction that
+    sends nothing of a range."""
 
     rows: Payload
     marks: tuple[Mark, ...]
     progress: Progress
+    window: SentWindow | None = None
+
+    def with_fingerprints(self, tables: Fingerprints) -> Transaction:
+        """The same transaction with the fingerprints of its events."""
+        return self if self.window is None else replace(self, window=replace(self.window, tables=tables))
 
 
 def to_partitions(message: Message, count: int, topic: str) -> tuple[SentMessage, ...]:
@@ -96,6 +104,7 @@ class Shard:
         self._pacing = ResolvedSchedule(resolved_every_ms)
         self._acked: Progress | None = None
         self._planned: Progress | None = None
+        self._sent_ts = 0  # the transactions have windows up to this ts
 
     @property
     def acked(self) -> Progress | None:
@@ -160,7 +169,7 @@ class Shard:
         self._planned = self._acked = None
         self._pacing = ResolvedSchedule(self._every_ms)
         ahead = tuple(one for one in mine.stopped if one.left or one.at < mine.at)  # the others are met on the way
-        self._planned = replace(mine, stopped=ahead)
+        self._planned, self._sent_ts = replace(mine, stopped=ahead), mine.at.low_ts
         self.grown_ts = progress.grown_ts(before, self.order.revision)
         return Transaction(NOTHING, (), self._planned)
 
@@ -253,7 +262,8 @@ class Shard:
         assert planned is not None
         assert until >= planned.at, f"{until} lies before {planned.at}"
         self._planned = planned.moved(until, rows, marks, events, resolved_ts, skipped)
-        return Transaction(rows, marks, self._planned)
+        window, self._sent_ts = SentWindow(self._sent_ts, until.commit_ts), until.low_ts
+        return Transaction(rows, marks, self._planned, window)
 
     # ---- tables that have stopped
 
@@ -293,8 +303,9 @@ class Shard:
         planned = self._planned
         assert planned is not None
         moved = planned.moved(planned.at, rows, marks, events, None, skipped)
+        after_ts = min((one.at.low_ts for one in self.catching), default=until.low_ts)
         self._planned = moved.caught_up(until)
-        return Transaction(rows, marks, self._planned)
+        return Transaction(rows, marks, self._planned, SentWindow(after_ts, until.commit_ts, late=True))
 
     def passed(self, until: Position) -> None:
         """Move the position of the tables that catch up to `until`. The next transaction stores it in the sink."""
@@ -338,6 +349,8 @@ class Shard:
         """Go back to the progress that the sink has acknowledged, because it has refused a transaction and written
         nothing of it."""
         self._planned = self._acked
+        assert self._acked is not None
+        self._sent_ts = self._acked.at.low_ts
 
     # ---- failures
 

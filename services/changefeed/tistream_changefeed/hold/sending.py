@@ -148,7 +148,8 @@ class Sending:
         self._count(messages, self.clock.monotonic_ms() - begun_ms)
         self.sink.keep(encoded.claims)
         for window in windows(messages.commit_ts, messages.sizes, self.window_bytes, segment.rows_end):
-            framed = encoded.framed(messages.between(window.start, window.end))
+            part = messages.between(window.start, window.end)
+            framed, tables = encoded.framed(part), part.fingerprints()
             whole = window.end == len(messages)
             until = window.until
             ts = self._resolved_ts_due(lane, until, reaches_end=last and whole)
@@ -157,10 +158,11 @@ class Sending:
             letters = letters[len(due) :]
             left_out = tuple(one.sent for one in due)
             if ts is None:
-                self.commit(lane.send(framed, count, left_out, until, len(due)))
+                sent = lane.send(framed, count, left_out, until, len(due))
             else:
                 marks = self.pipeline.resolved(ts, self.sink.topics())
-                self.commit(self.shard.resolve(framed, count, left_out + marks, ts, until, len(due)))
+                sent = self.shard.resolve(framed, count, left_out + marks, ts, until, len(due))
+            self.commit(sent.with_fingerprints(tables))
         if letters:  # nothing else was sent
             left_out = tuple(one.sent for one in letters)
             self.commit(lane.send(NOTHING, 0, left_out, segment.rows_end, len(letters)))

@@ -46,21 +46,26 @@ class KafkaRange:
         self._answer_s, self._clients = answer_s, clients
 
     def messages(
-        self, topics: Mapping[str, int], from_ms: int, done: Callable[[], Collection[Place]]
+        self, topics: Mapping[str, int], from_ms: int, done: Callable[[], Collection[Place]], *, wait: bool = True
     ) -> Iterator[ReadMessage]:
         """Yield the messages of the topics that were written at or after `from_ms` (Unix ms), up to the present end of
         each partition. `topics`: numbers of partitions. After each message `done` is called; it returns the partitions
-        of which no more messages are needed."""
+        of which no more messages are needed. `wait`: for transactions that are open."""
         consumer = self._clients.consumer(self._settings, logger=log)
         try:
-            yield from self._read(consumer, topics, from_ms, done)
+            yield from self._read(consumer, topics, from_ms, done, wait)
         except KafkaException as error:
             raise failure_of(error.args[0].name(), error.args[0].str(), self._target.where) from error
         finally:
             consumer.close()
 
     def _read(
-        self, consumer: Consumer, topics: Mapping[str, int], from_ms: int, done: Callable[[], Collection[Place]]
+        self,
+        consumer: Consumer,
+        topics: Mapping[str, int],
+        from_ms: int,
+        done: Callable[[], Collection[Place]],
+        wait: bool,
     ) -> Iterator[ReadMessage]:
         places = [(topic, number) for topic, count in sorted(topics.items()) for number in range(count)]
         found = consumer.offsets_for_times([TopicPartition(*one, from_ms) for one in places], timeout=self._answer_s)
@@ -82,7 +87,7 @@ class KafkaRange:
                     offset += 1
                 elif error.code() != KafkaError._PARTITION_EOF:
                     raise failure_of(error.name(), error.str(), place[0])
-                if offset >= ends[place]:
+                if offset >= ends[place] or (error is not None and not wait):
                     left.discard(place)
             left -= set(done())
 

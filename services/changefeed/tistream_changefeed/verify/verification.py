@@ -1,5 +1,5 @@
-"""Compares what a feed has written with the committed rows of its tenant. For tables of a database, tables.py does so.
-In the topics of Kafka it compares a range of commit_ts, and on request writes
+"""Compares what a feed has written with the committed rows of its tenant. For tables of a database, tables.py does so,
+and files.py for files. In the topics of Kafka it compares a range of commit_ts, and on request writes
 missing messages into another topic. To find out what the feed had to send, the rows are encoded again with the present
 configuration. This is possible because messages depend only on the events and the configuration (invariant 48)."""
 
@@ -24,6 +24,8 @@ from tistream_changefeed.config.kinds import scheme_of
 from tistream_changefeed.config.mysql_kind import SCHEMES
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.outgoing import Outgoing, SentMessage
+from tistream_changefeed.fingerprints.windows import SentWindow
+from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.hold.sink import Encoded
@@ -34,20 +36,27 @@ from tistream_changefeed.sinks.kafka.feed_settings import RunnableFeed, parsed
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
 from tistream_changefeed.sinks.mysql.mysql_feed import mysql_feed
+from tistream_changefeed.sinks.storage.storage_feed import storage_feed
 from tistream_changefeed.verify.comparison import Comparison
+from tistream_changefeed.verify.file_events import reading as files_reading
+from tistream_changefeed.verify.files import FileComparison
 from tistream_changefeed.verify.kafka_range import KafkaRange
 from tistream_changefeed.verify.message_heads import MessageHead, MessageReader, ResolvedHead, Unreadable, reading
+from tistream_changefeed.verify.message_windows import MessageWindows, shard_windows
 from tistream_changefeed.verify.tables import TableComparison
+from tistream_changefeed.verify.windows import told
 
 LONGEST_MS = 8_000  # less than the API server waits for the answer
 ANSWER_S = 4.0  # for each answer of the broker, and for the pool
 EVENTS_MAX = 200_000  # of one comparison
+FORMS_OF_FILES = frozenset({"s3", "file"})  # schemes of sink URIs
 SKEW_MS = 600_000  # by which the broker's clock may be ahead of the upstream's
 
 
 @dataclass(frozen=True, slots=True)
 class Verifications:
-    """Runs comparisons. `hosts`: the hosts to which feeds may connect. `view` returns the committed rows of a tenant.
+    """Runs comparisons. `hosts`: the hosts to which feeds may connect. `file_urls`: the URLs below which they may put
+    files. `view` returns the committed rows of a tenant.
     `longest_ms`: how long a comparison may take. `answer_s`: how many seconds it waits for one answer."""
 
     hosts: Sequence[str]
@@ -59,6 +68,7 @@ class Verifications:
     clients: KafkaClients = CONFLUENT
     longest_ms: int = LONGEST_MS
     answer_s: float = ANSWER_S
+    file_urls: Sequence[str] = ()
 
     def verify(self, ask: VerifyFeed) -> FeedVerification:
         """Run the comparison that `ask` describes, and return the differences. With `repair_topic`, this also writes
@@ -69,18 +79,19 @@ class Verifications:
         scheme = scheme_of(ask.sink_uri)
         if scheme in SCHEMES:
             return self._tables(ask, tenant, deadline_ms)
+        if scheme in FORMS_OF_FILES:
+            return self._files(ask, tenant, deadline_ms)
         if not scheme.startswith("kafka"):
-            raise InvalidRequest(f"a feed into {scheme}:// cannot be compared: feeds into Kafka and databases can")
+            raise InvalidRequest(
+                f"a feed into {scheme}:// cannot be compared: feeds into Kafka, files and databases can"
+            )
         feed = parsed(ask.sink_uri, ask.config, ask.skips)
         how = reading(feed.config.protocol)
         if isinstance(how, str):
             raise InvalidRequest(how)
         check_hosts(feed.hosts, self.hosts)
         target = feed.target.with_secrets(self.keys.values(tenant, ask.sink_uri, ask.config, ask.secrets))
-        view = self._view(tenant)
-        view.check_served(ask.from_ts)
-        if view.resolved_ts() < ask.to_ts and not view.wait_above(ask.to_ts - 1, int(self.answer_s * 1000)):
-            raise Unavailable(f"this worker has not read the pool up to {ask.to_ts} yet")
+        view = self._view_up_to(tenant, ask)
         return _answered(_Comparing(ask, tenant, feed, how, target, view, self, deadline_ms).result)
 
     def _tables(self, ask: VerifyFeed, tenant: TenantKey, deadline_ms: int) -> FeedVerification:
@@ -91,6 +102,31 @@ class Verifications:
         server = feed.server.with_secrets(self.keys.values(tenant, ask.sink_uri, ask.config, ask.secrets))
         view = self._view(tenant)
         return _answered(TableComparison(ask, tenant, feed, server, view, self.reader, self.clock, deadline_ms).result)
+
+    def _files(self, ask: VerifyFeed, tenant: TenantKey, deadline_ms: int) -> FeedVerification:
+        if ask.repair_topic is not None:
+            raise InvalidRequest(
+                "files have no topic to repair: create a feed with this start_ts and end_ts into another path, which "
+                "writes the rows again"
+            )
+        feed, allowed = storage_feed(ask.sink_uri, ask.config), Allowed(self.hosts, self.file_urls)
+        how = files_reading(feed.config)
+        if isinstance(how, str):
+            raise InvalidRequest(how)
+        feed.check_allowed(allowed)
+        root = feed.root(self.keys.values(tenant, ask.sink_uri, ask.config, ask.secrets), allowed)
+        view = self._view_up_to(tenant, ask)
+        return _answered(
+            FileComparison(ask, tenant, feed, how, root, view, self.budget, self.clock, deadline_ms).result
+        )
+
+    def _view_up_to(self, tenant: TenantKey, ask: VerifyFeed) -> Pool:
+        """The pool of a tenant, read up to the end of the range."""
+        view = self._view(tenant)
+        view.check_served(ask.from_ts)
+        if view.resolved_ts() < ask.to_ts and not view.wait_above(ask.to_ts - 1, int(self.answer_s * 1000)):
+            raise Unavailable(f"this worker has not read the pool up to {ask.to_ts} yet")
+        return view
 
     def _view(self, tenant: TenantKey) -> Pool:
         view = self.view(tenant)
@@ -138,17 +174,23 @@ class _Comparing:
             self._check_room(found)
         if self.ask.repair_topic in self.counts:
             raise InvalidRequest(f"repair_topic {self.ask.repair_topic} is a topic of the feed: name another one")
+        windows = MessageWindows(self._windows())
         for one, head, offset in self._there():
             found.found(one, head, offset)
+            windows.add(one, head)
             self._check_room(found)
         tables, differences = found.tables(), found.differences()
+        only = None if self.ask.table is None or not tables else (tables[0].database, tables[0].table)
+        as_sent = windows.result(self.ask.from_ts, self.ask.to_ts, only)
         return FeedVerification(
             changefeed_id=self.ask.changefeed_id,
             from_ts=str(self.ask.from_ts),
             to_ts=str(self.ask.to_ts),
-            equal=not differences,
+            equal=not differences and not as_sent.differences,
             tables=tables,
             differences=differences,
+            windows=as_sent.count,
+            window_differences=told(as_sent),
             repaired=0 if self.ask.repair_topic is None else self._repair(found, self.ask.repair_topic),
         )
 
@@ -191,11 +233,10 @@ class _Comparing:
     def _there(self) -> Iterator[tuple[SentMessage, MessageHead, int]]:
         done: set[tuple[str, int]] = set()
         there = self.topics.there(self.counts)
-        since_ms = max(0, physical_ms(self.ask.from_ts) - SKEW_MS)
+        since_ms = self._since_ms()
         if not there:
             return
-        reader = KafkaRange(self.target, self.by.clock, self.deadline_ms, self.by.answer_s, self.by.clients)
-        for read in reader.messages({topic: self.counts[topic] for topic in there}, since_ms, lambda: done):
+        for read in self._range().messages({topic: self.counts[topic] for topic in there}, since_ms, lambda: done):
             sent = read.sent
             for key, value in self._events(sent, read.offset):
                 one = replace(sent, key=key, value=value)
@@ -205,6 +246,22 @@ class _Comparing:
                         done.add((sent.topic, sent.partition))
                 elif head is not None and self._asked_for(head):
                     yield one, head, read.offset
+
+    def _windows(self) -> list[list[SentWindow]]:
+        """The windows of each shard that were committed since the range began. Empty without transactions, because
+        messages may then be repeated."""
+        topic = self.target.progress_topic
+        if self.target.delivery != "exactly-once" or not self.topics.there([topic]):
+            return []
+        records = self._range().messages({topic: 1}, self._since_ms(), tuple, wait=False)
+        return shard_windows((one.sent for one in records), self.tenant, self.ask.changefeed_id)
+
+    def _range(self) -> KafkaRange:
+        return KafkaRange(self.target, self.by.clock, self.deadline_ms, self.by.answer_s, self.by.clients)
+
+    def _since_ms(self) -> int:
+        """The time from which on messages of the range may have been written."""
+        return max(0, physical_ms(self.ask.from_ts) - SKEW_MS)
 
     def _events(self, sent: SentMessage, offset: int) -> Sequence[tuple[bytes | None, bytes | None]]:
         try:

@@ -48,7 +48,8 @@ class Difference(Wire):
     """An event that is not exactly once in the sink. `what`: `missing`: the sink does not have the event; `unexpected`:
     the sink has a message that the feed would not send; `repeated`: the sink has the event more often than it was
     committed. `key`: the values of the handle key, as the message has them. `offset`: that of the message; null if
-    there is no message."""
+    there is no message. Of files, `topic` is the file, or for a missing event the directory, and `offset` the number of
+    the event in its file, from 0."""
 
     what: Literal["missing", "unexpected", "repeated"]
     database: str
@@ -73,10 +74,26 @@ class VerifiedTable(Wire):
     repeated: int
 
 
+class VerifiedWindow(Wire):
+    """A window (`from_ts`, `to_ts`] of which the sink does not hold what the feed has written for a table. `events`:
+    the number of events that were written; `messages`: the number that was found; they may be the same, with other
+    contents. `table` is empty if the window has more than 100 tables, whose fingerprints were added up."""
+
+    database: str
+    table: str
+    from_ts: str
+    to_ts: str
+    events: int
+    messages: int
+
+
 class FeedVerification(Wire):
-    """The result of a comparison. `equal`: each event is in the sink exactly once. `differences`: the first ones, by
-    commit_ts. `repaired`: the number of events that were written to the repair topic. `of` `tables`: the rows of tables
-    in a database were compared, as of `to_ts` (`from_ts` for some shards); an event is a row, and so is a message."""
+    """The result of a comparison. `equal`: each event is in the sink exactly once, as it was written. `differences`:
+    the first ones, by commit_ts. `repaired`: the number of events that were written to the repair topic. `of` `tables`:
+    the rows of tables in a database were compared, as of `to_ts` (`from_ts` for some shards); an event is a row, and so
+    is a message. `files`: a message is an event in a file. `windows`: of how many windows of the range the fingerprints
+    that are stored with the feed's progress were compared with the sink; `window_differences`: the first ones that
+    differ."""
 
     changefeed_id: str
     from_ts: str
@@ -85,4 +102,6 @@ class FeedVerification(Wire):
     tables: list[VerifiedTable]
     differences: list[Difference]
     repaired: int = 0
-    of: Literal["topics", "tables"] = "topics"
+    of: Literal["topics", "tables", "files"] = "topics"
+    windows: int = 0
+    window_differences: list[VerifiedWindow] = Field(default_factory=list)

@@ -14,6 +14,7 @@ from tistream.decode.kernels.arrow_buffers import I64, U8, binary_array
 from tistream.decode.kernels.column_views import ColumnViews
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.table import Column
+from tistream.schema.visible import Name
 from tistream_changefeed.protocols.columns.json_spacing import spaced
 from tistream_changefeed.protocols.csv.line_kernel import (
     GROWTH,
@@ -73,6 +74,12 @@ class CsvEncoder:
         """Return None, because the protocol has no such message."""
         return None
 
+    def heads(self, name: Name) -> list[str]:
+        """The texts with which the lines of a table begin: operation, table and database, by operation."""
+        database, table = name
+        heads = ((_OP_NAMES[op], table, database) for op in sorted(_OP_NAMES))
+        return [self._options.delimiter.join(map(self._delimited, one)) for one in heads]
+
     def _lines(self, batch: RowBatch, arrays: Sequence[Any], places: Int64s, ops: Int64s, kinds: Int64s) -> _Lines:
         """The lines of the rows at `places`. `ops` is the operation that each line states, and `kinds` the operation of
         the event to which the line belongs."""
@@ -82,10 +89,8 @@ class CsvEncoder:
         formed = [self._formed(column, array) for column, array in zip(batch.columns, arrays, strict=True)]
         cells = np.array([cell for cell, _ in formed], np.int64)
         views = ColumnViews([array for _, array in formed])
-        database, table = batch.version.name
         cut = options.delimiter
-        heads = [cut.join(map(self._delimited, (_OP_NAMES[op], table, database))) for op in sorted(_OP_NAMES)]
-        head_texts, head_ends = _end_to_end(heads)
+        head_texts, head_ends = _end_to_end(self.heads(batch.version.name))
         flag_texts, flag_ends = _end_to_end(["false", "true"] if options.output_old_value else [])
         null, terminator = _bytes_of(options.null), _bytes_of(options.terminator)
         fixed = len(head_texts) + len(terminator) + 2 * VALUE_CHARS

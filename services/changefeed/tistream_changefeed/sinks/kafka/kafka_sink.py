@@ -139,7 +139,9 @@ class KafkaSink:
             self._target.progress_topic,
             0,
             progress.record_key(self._order.tenant, self._order.feed_id, self._order.shard),
-            progress.encode(self._order.tenant, transaction.progress.knowing(known, self._topics.ids(known))),
+            progress.encode(
+                self._order.tenant, transaction.progress.knowing(known, self._topics.ids(known)), transaction.window
+            ),
         )
         try:
             if self._target.delivery == "exactly-once":

@@ -12,6 +12,7 @@ from tistream.arrays import Int64s
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name
 from tistream_changefeed.core.outgoing import Content
+from tistream_changefeed.fingerprints.fingerprint import Fingerprints
 from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.net import TableNet
 
@@ -45,6 +46,10 @@ class NetWindow:
     def contents(self) -> Iterator[Content]:
         """Implement Payload.contents: a database counts no messages."""
         yield from ()
+
+    def fingerprints(self) -> Fingerprints:
+        """Implement Payload.fingerprints: none."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tistream.arrays import Bools, Int64s
+from tistream.arrays import Bools, Int64s, UInt64s
 from tistream.decode.kernels.arrow_buffers import flat_bytes
 from tistream.errors import CannotEncode
+from tistream_changefeed.fingerprints.hashes import event_hashes
 from tistream_changefeed.protocols.messages import Encoder
 from tistream_changefeed.protocols.op_texts import DELETE, ops_of
 from tistream_changefeed.rows.row_batch import RowBatch
 
-_LINE = "line"
+LINE, COMMIT_TS = "line", "_commit_ts"
 _OPS = ("I", "D", "U")
 _GROUP_ROWS = 1 << 17
 _FIXED_BYTES = 8  # of a number
@@ -35,6 +36,9 @@ class FileFormat(Protocol):
 
     def rows(self, batch: RowBatch) -> tuple[pa.Table, Int64s]:
         """Encode the events of a batch, one row for each. Returns the rows, and the bytes that each has."""
+
+    def hashes(self, rows: pa.Table, commit_ts: Int64s) -> UInt64s:
+        """The hash of the event of each encoded row."""
 
     def body(self, rows: Sequence[pa.Table]) -> bytes:
         """The content of the file that has these rows. How the rows are divided among the given tables does not
@@ -55,11 +59,15 @@ class LinesFormat:
         if self._end:
             kind = pa.large_binary()
             values = pc.binary_join_element_wise(values, pa.scalar(self._end, kind), pa.scalar(b"", kind))
-        return pa.table({_LINE: values}), _lengths(values)
+        return pa.table({LINE: values}), _lengths(values)
+
+    def hashes(self, rows: pa.Table, commit_ts: Int64s) -> UInt64s:
+        """Implement FileFormat.hashes."""
+        return event_hashes(commit_ts, rows.columns)
 
     def body(self, rows: Sequence[pa.Table]) -> bytes:
         """Implement FileFormat.body."""
-        found = (flat_bytes(chunk).data for one in rows for chunk in one.column(_LINE).chunks)
+        found = (flat_bytes(chunk).data for one in rows for chunk in one.column(LINE).chunks)
         return b"".join(lines.data for lines in found)
 
 
@@ -75,7 +83,7 @@ class ParquetFormat:
         deleted = ops == DELETE
         columns: dict[str, pa.Array] = {
             "_op": pa.array(_OPS).take(pa.array(ops)),
-            "_commit_ts": pa.array(batch.commit_ts),
+            COMMIT_TS: pa.array(batch.commit_ts),
             "_start_ts": pa.array(batch.start_ts),
         }
         taken = next((column.name for column in batch.columns if column.name.lower() in columns), None)
@@ -89,6 +97,10 @@ class ParquetFormat:
             columns[column.name] = values
             sizes += _sizes(values)
         return pa.table(columns), sizes
+
+    def hashes(self, rows: pa.Table, commit_ts: Int64s) -> UInt64s:
+        """Implement FileFormat.hashes."""
+        return event_hashes(commit_ts, rows.columns, rows.column_names)
 
     def body(self, rows: Sequence[pa.Table]) -> bytes:
         """Implement FileFormat.body."""

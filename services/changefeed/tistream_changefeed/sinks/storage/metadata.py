@@ -1,12 +1,13 @@
 """The object `metadata` at the root of a storage sink: TiCDC's checkpoint, and the progress of the feed. Pure.
 
     {"checkpoint-ts":N,"tistream":{"version":1,"feed":"CLUSTER/TENANT/FEED","window_end":"…","files":{DIR:NUMBER},
-     "progress":{…}}}
+     "progress":{…},"windows":[[…]]}}
 
 `checkpoint-ts` is what readers of TiCDC's layout expect: all rows at or below it are in files that index files name.
 `progress` is that of core/progress.py; it may be ahead of `checkpoint-ts` for a moment. `files` are the last data files
 of the directories that the newest transaction wrote to, whose index files may be missing after a crash. `window_end`
-is the commit_ts at which the files of the next window end at the latest.
+is the commit_ts at which the files of the next window end at the latest. `windows` are the fingerprints of the newest
+windows (fingerprints/windows.py); it is absent before the first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from tistream.model.ids import TenantKey
 from tistream_changefeed.core import progress as progresses
 from tistream_changefeed.core.failure import failed
 from tistream_changefeed.core.progress import Progress
+from tistream_changefeed.fingerprints import windows
+from tistream_changefeed.fingerprints.windows import SentWindow
 
 _VERSION = 1
 
@@ -33,6 +36,7 @@ class Metadata:
     progress: Progress
     window_end: int
     files: Mapping[str, int] = field(default_factory=dict)
+    windows: Sequence[SentWindow] = ()
 
     def encode(self, tenant: TenantKey, feed_id: str) -> bytes:
         """The content as JSON."""
@@ -42,6 +46,7 @@ class Metadata:
             "window_end": str(self.window_end),
             "files": self.files,
             "progress": json.loads(progresses.encode(tenant, self.progress)),
+            **({"windows": [one.members() for one in self.windows]} if self.windows else {}),
         }
         return json.dumps({"checkpoint-ts": self.shown_ts, "tistream": own}, separators=(",", ":")).encode()
 
@@ -70,6 +75,7 @@ def decode(content: bytes, tenant: TenantKey, feed_id: str, where: str) -> Metad
             progresses.decode(tenant, json.dumps(own["progress"]).encode(), where),
             int(own["window_end"]),
             {str(directory): int(number) for directory, number in own["files"].items()},
+            [windows.parse(one) for one in own.get("windows", ())],
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = "another program has written it: give the feed a path of its own"

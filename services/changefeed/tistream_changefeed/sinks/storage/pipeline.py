@@ -130,6 +130,7 @@ class StoragePipeline:
         _check_name(batch.version.name)
         layout = self.target.layout
         rows, sizes = self.target.format.rows(self._selected(batch))
+        hashes = self.target.format.hashes(rows, batch.commit_ts)
         parted = batch.version.head.partition_ids is not None and layout.partition_separator
         days = day_of(batch.commit_ts)
         bounds = [0, *(np.flatnonzero(days[1:] != days[:-1]) + 1).tolist(), len(batch)]
@@ -138,7 +139,7 @@ class StoragePipeline:
             place = FilePlace(batch.version, batch.physical_id if parted else None, date)
             part = slice(start, end)
             piece = rows.slice(start, end - start)
-            yield PlacedBatch(place, piece, batch.at[part], batch.commit_ts[part], sizes[part])
+            yield PlacedBatch(place, piece, batch.at[part], batch.commit_ts[part], sizes[part], hashes[part])
 
 
 def _check_name(name: Name) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from tistream.arrays import Int64s
+from tistream.arrays import Int64s, UInt64s
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.core.outgoing import Content
+from tistream_changefeed.fingerprints.fingerprint import Fingerprints, by_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class PlacedRows:
 
     `place` is an index into `places`. `at` is the event's row in the table in `rows` of the same index. The rows of a
     place are in the order of sending, without gaps; the table may have more rows before and after them. `sizes` are the
-    bytes that an event adds to a file, in Parquet before compression.
+    bytes that an event adds to a file, in Parquet before compression. `hashes`: the hash of each event.
     """
 
     places: tuple[FilePlace, ...]
@@ -38,6 +39,7 @@ class PlacedRows:
     at: Int64s
     commit_ts: Int64s
     sizes: Int64s
+    hashes: UInt64s
 
     def __len__(self) -> int:
         return len(self.commit_ts)
@@ -50,11 +52,16 @@ class PlacedRows:
             at=self.at[start:end],
             commit_ts=self.commit_ts[start:end],
             sizes=self.sizes[start:end],
+            hashes=self.hashes[start:end],
         )
 
     def contents(self) -> Iterator[Content]:
         """Implement Payload.contents: nothing, because the sink counts no messages."""
         return iter(())
+
+    def fingerprints(self) -> Fingerprints:
+        """Implement Payload.fingerprints."""
+        return by_table(self.hashes, self.place, [one.version.name for one in self.places])
 
     def parts(self) -> Iterator[tuple[int, pa.Table, Int64s]]:
         """The rows of each place as (index of the place, its rows, the bytes of each), in the order of the places'
@@ -78,6 +85,7 @@ class PlacedBatch:
     order: Int64s
     commit_ts: Int64s
     sizes: Int64s
+    hashes: UInt64s
 
 
 def in_order(batches: Sequence[PlacedBatch]) -> PlacedRows:
@@ -88,7 +96,8 @@ def in_order(batches: Sequence[PlacedBatch]) -> PlacedRows:
     for one in batches:
         merged.setdefault(one.place, []).append(one)
     tables: list[pa.Table] = []
-    columns: list[tuple[Int64s, Int64s, Int64s, Int64s, Int64s]] = []
+    columns: list[tuple[Int64s, ...]] = []
+    hashes: list[UInt64s] = []
     for number, found in enumerate(merged.values()):
         order = np.concatenate([one.order for one in found])
         sequence = np.argsort(order, kind="stable")
@@ -99,10 +108,14 @@ def in_order(batches: Sequence[PlacedBatch]) -> PlacedRows:
         commit_ts = np.concatenate([one.commit_ts for one in found])[sequence]
         sizes = np.concatenate([one.sizes for one in found])[sequence]
         columns.append((order[sequence], np.full(len(order), number), np.arange(len(order)), commit_ts, sizes))
+        hashes.append(np.concatenate([one.hashes for one in found])[sequence])
     order, place, at, commit_ts, sizes = (np.concatenate([one[index] for one in columns]) for index in range(5))
     sequence = np.argsort(order, kind="stable")
-    return PlacedRows(tuple(merged), tuple(tables), place[sequence], at[sequence], commit_ts[sequence], sizes[sequence])
+    hashed = np.concatenate(hashes)[sequence]
+    return PlacedRows(
+        tuple(merged), tuple(tables), place[sequence], at[sequence], commit_ts[sequence], sizes[sequence], hashed
+    )
 
 
 _NONE = np.empty(0, np.int64)
-EMPTY = PlacedRows((), (), _NONE, _NONE, _NONE, _NONE)
+EMPTY = PlacedRows((), (), _NONE, _NONE, _NONE, _NONE, np.empty(0, np.uint64))

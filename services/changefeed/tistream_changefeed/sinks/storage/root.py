@@ -104,6 +104,25 @@ class SinkRoot:
             keys = [info.key for info in self._objects.list_after(prefix, delimiter="/")]
         return sorted(found for key in keys if (found := schema_version(key)) is not None)
 
+    def names_below(self, prefix: str) -> list[str]:
+        """The names of the directories in a directory. `prefix` ends with a slash, or is empty."""
+        with self._asking(prefix):
+            keys = [info.key for info in self._objects.list_after(prefix, delimiter="/")]
+        return [key[len(prefix) : -1] for key in keys if key.endswith("/")]
+
+    def named_number(self, directory: str) -> int | None:
+        """The number of the last data file that the index file of a directory names; None if it has no index file."""
+        content = self.content(index_key(directory))
+        return None if content is None else self._number(index_key(directory), content)
+
+    def content(self, key: str) -> bytes | None:
+        """The content of an object; None if it does not exist."""
+        with self._asking(key):
+            try:
+                return self._objects.get(key)
+            except NotFoundYet:
+                return None
+
     def _versioned(self, key: str) -> tuple[bytes, str] | None:
         """The content and the version of an object; None if it does not exist. If it is replaced in between, a put with
         this version is refused."""

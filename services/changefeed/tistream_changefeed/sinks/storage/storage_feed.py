@@ -89,8 +89,16 @@ class StorageFeed:
 
         return new_sink
 
+    def root(self, values: Mapping[str, str], allowed: Allowed) -> SinkRoot:
+        """The files of the feed, to read them."""
+        return SinkRoot(self._objects(values, allowed, open_existing), self.storage.url, self.target.layout)
+
     def pipeline_of(self, order: Order, values: Mapping[str, str]) -> Pipeline:  # noqa: ARG002
         """Implement Feed.pipeline_of."""
+        return self.pipeline()
+
+    def pipeline(self) -> StoragePipeline:
+        """The pipeline of the feed."""
         return StoragePipeline(
             self.target,
             parts.feed_filter(self.config),

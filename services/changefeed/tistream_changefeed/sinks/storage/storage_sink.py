@@ -20,6 +20,8 @@ from tistream_changefeed.core import progress as progresses
 from tistream_changefeed.core.failure import failed, fenced
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order, Transaction
+from tistream_changefeed.fingerprints.fingerprint import Fingerprints, summed
+from tistream_changefeed.fingerprints.windows import SentWindow, newest
 from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.protocols.table_facts import table_facts
 from tistream_changefeed.sinks.left_out import LetterMark
@@ -52,6 +54,8 @@ class StorageSink:
         self._since_ms = 0  # when the first of them came
         self._held: Progress | None = None  # after these rows
         self._committed: Progress | None = None  # by an earlier holder, until this one commits
+        self._tables: Fingerprints = {}  # of the rows that are not committed
+        self._sent: Sequence[SentWindow] = ()  # the newest windows that were committed
         self._numbers: dict[str, int] = {}  # of the last data file, by directory
         self._touched: set[str] = set()  # directories with data files that are not committed
         self._known: dict[Name, list[tuple[int, int]]] = {}  # version and checksum of the schema files, by table
@@ -75,6 +79,7 @@ class StorageSink:
             return None, {}
         progresses.taken_over(found.progress, self._order.fence, self._order.start_ts, self.where)
         self._shown_ts, self._window_end, self._committed = found.shown_ts, found.window_end, found.progress
+        self._sent = found.windows
         self._name_files(found.files, found.progress)
         return found.progress, {}
 
@@ -127,7 +132,7 @@ class StorageSink:
 
     def close(self) -> None:
         """Forget the rows that are not committed."""
-        self._open, self._end = OpenFiles(self._target.file_bytes), None
+        self._open, self._end, self._tables = OpenFiles(self._target.file_bytes), None, {}
 
     # ---- rows
 
@@ -150,6 +155,7 @@ class StorageSink:
             start = end
 
     def _add(self, rows: PlacedRows) -> None:
+        self._tables = summed((self._tables, rows.fingerprints()))
         directories = [self._directory(rows, number) for number in range(len(rows.places))]
         for ended in self._open.add(rows, directories):
             self._put(ended)
@@ -216,9 +222,11 @@ class StorageSink:
         for ended in self._open.take():
             self._put(ended)
         files = {directory: self._numbers[directory] for directory in sorted(self._touched)}
+        after_ts = self._order.start_ts if self._committed is None else self._committed.at.low_ts
+        self._sent = newest([*self._sent, SentWindow(after_ts, progress.at.commit_ts, self._tables)])
         self._put_metadata(progress, files)
         self._name_files(files, progress)
-        self._end, self._touched = None, set()
+        self._end, self._touched, self._tables = None, set(), {}
         self._commit(progress)
 
     def _name_files(self, files: Mapping[str, int], progress: Progress) -> None:
@@ -245,7 +253,9 @@ class StorageSink:
         moved_back = self._committed is not None and progress.at < self._committed.at
         if at_ts >= self._window_end or moved_back:
             self._window_end = self._windows.next_end(at_ts, self._clock.now_ms())
-        found = Metadata(self._shown_ts, progress, self._window_end, files)
+        if moved_back:
+            self._sent = ()
+        found = Metadata(self._shown_ts, progress, self._window_end, files, self._sent)
         self._root.put_metadata(found.encode(self._order.tenant, self._order.feed_id), self._beaten)
 
     def _stored(self) -> Metadata | None:

@@ -1,0 +1,248 @@
+"""Compares the files of a feed with the tenant's rows, in a range of commit_ts. The rows are encoded again, as for
+topics, and both sides are compared by hashes of events, so the memory does not depend on the size of rows."""
+
+from __future__ import annotations
+
+import heapq
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.arrays import Int64s, UInt64s
+from tistream.clock import Clock
+from tistream.errors import InvalidRequest, LimitReached, Unavailable
+from tistream.model.ids import TenantKey
+from tistream.read.chosen_scope import ChosenScope
+from tistream.read.cursor import Place, Position
+from tistream.read.scan import Budget
+from tistream.schema.visible import Name, fold
+from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, FeedVerification, VerifiedTable, VerifyFeed
+from tistream_changefeed.fingerprints.windows import FoundParts, SentWindow, compared
+from tistream_changefeed.hold.pool import Pool
+from tistream_changefeed.rows.handle_key import handle_columns
+from tistream_changefeed.sinks.storage import metadata
+from tistream_changefeed.sinks.storage.paths import METADATA
+from tistream_changefeed.sinks.storage.placed_rows import PlacedRows
+from tistream_changefeed.sinks.storage.root import SinkRoot
+from tistream_changefeed.sinks.storage.storage_feed import StorageFeed
+from tistream_changefeed.verify.compared_rows import ComparedRows, RowDifferences
+from tistream_changefeed.verify.file_events import FileReader
+from tistream_changefeed.verify.message_heads import Unreadable
+from tistream_changefeed.verify.windows import told
+
+EVENTS_MAX = 2_000_000  # of one comparison, on both sides together
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Events of one directory: `file` is the one that they were found in, or the directory that they must be in.
+    `index`: of each event in the file; None for events that must be there. `events`: their hashes. `level`: the
+    directory below that of the table's version."""
+
+    name: Name
+    rows: pa.Table
+    commit_ts: Int64s
+    events: UInt64s
+    level: str
+    file: str
+    index: Int64s | None = None
+
+    @property
+    def hashes(self) -> UInt64s:
+        """The hashes of the events in this directory: the same event elsewhere has another hash."""
+        return self.events ^ np.uint64(zlib.crc32(self.level.encode()) << 32)
+
+
+@dataclass(slots=True)
+class FileComparison:
+    """Compares the files of one feed. `deadline_ms`: when the comparison is given up, in monotonic ms."""
+
+    ask: VerifyFeed
+    tenant: TenantKey
+    feed: StorageFeed
+    reader: FileReader
+    root: SinkRoot
+    view: Pool
+    budget: Budget
+    clock: Clock
+    deadline_ms: int
+    _handles: dict[Name, tuple[str, ...]] = field(default_factory=dict)  # columns of the handle key, by table
+
+    def result(self) -> FeedVerification:
+        """Compare. Raises InvalidRequest, LimitReached, Unavailable, FeedFailed, Gone."""
+        found: dict[Name, ComparedRows] = {}
+        there = FoundParts()
+        count = 0
+        for pieces in (self._wanted(), self._there()):
+            for piece in pieces:
+                of = found.setdefault(piece.name, ComparedRows())
+                if piece.index is None:
+                    of.wanted.append(piece.hashes)
+                else:
+                    of.found.append(piece.hashes)
+                    there.add(piece.name, piece.commit_ts, piece.events)
+                count += len(piece.events)
+                if count > EVENTS_MAX:
+                    raise LimitReached("the range has too many events: compare a shorter one, or one table")
+        results = {name: one.result() for name, one in sorted(found.items())}
+        differences = [] if all(one.equal for one in results.values()) else self._named(results)
+        windows = compared(self._windows(), there.events(), self.ask.from_ts, self.ask.to_ts, self._only(results))
+        return FeedVerification(
+            changefeed_id=self.ask.changefeed_id,
+            from_ts=str(self.ask.from_ts),
+            to_ts=str(self.ask.to_ts),
+            equal=not differences and not windows.differences,
+            tables=[_counted(name, one) for name, one in results.items()],
+            differences=differences,
+            of="files",
+            windows=windows.count,
+            window_differences=told(windows),
+        )
+
+    def _windows(self) -> Sequence[SentWindow]:
+        """The newest windows that were committed, as `metadata` has them."""
+        content = self.root.content(METADATA)
+        where = f"{self.root.where}/{METADATA}"
+        if content is None:
+            return ()
+        return metadata.decode(content, self.tenant, self.ask.changefeed_id, where).windows
+
+    def _only(self, names: Iterable[Name]) -> Name | None:
+        """The one table that is compared, with the letters of its name as they are; None: all tables."""
+        if self.ask.table is None:
+            return None
+        database, _, table = self.ask.table.partition(".")
+        return next(iter(names), (database, table))
+
+    # ---- what the feed has to write
+
+    def _wanted(self) -> Iterator[_Piece]:
+        pipeline = self.feed.pipeline()
+        scope = ChosenScope(self.tenant, choice=pipeline.tables)
+        start = Position(self.ask.from_ts)
+        for batch in pipeline.scan(self.view.source, scope, start, self.ask.to_ts, self.budget).batches():
+            self._check_time("the pool was not read in time")
+            if batch.barrier is not None:
+                raise InvalidRequest(f"a row at commit_ts {batch.barrier.commit_ts} cannot be decoded")
+            rows = batch.events.chosen(np.flatnonzero(batch.events.place != int(Place.DDL)))
+            if len(rows):
+                yield from self._placed(pipeline.rows(rows, lambda _: 1).messages)
+
+    def _placed(self, placed: PlacedRows) -> Iterator[_Piece]:
+        for number, rows, _ in placed.parts():
+            of, mine = placed.places[number], placed.place == number
+            if self._asked_for(of.version.name):
+                self._handles[of.version.name] = tuple(one.name for one in handle_columns(of.version.table))
+                level = self.feed.target.layout.directory("", of.partition, of.date)
+                file = "/".join(of.version.name) + level
+                yield _Piece(of.version.name, rows, placed.commit_ts[mine], placed.hashes[mine], level, file)
+
+    # ---- what is there
+
+    def _there(self) -> Iterator[_Piece]:
+        for database in self.root.names_below(""):
+            for table in self.root.names_below(f"{database}/"):
+                if not self._asked_for((database, table)):
+                    continue
+                for version in self.root.names_below(f"{database}/{table}/"):
+                    if version.isdecimal() and int(version) <= self.ask.to_ts:
+                        yield from self._below((database, table), f"{database}/{table}/{version}", "")
+
+    def _below(self, name: Name, version: str, level: str) -> Iterator[_Piece]:
+        """The events in the directory `level` of a version of a table, and in those below it."""
+        directory = version + level
+        number = self.root.named_number(directory)
+        if number is not None:
+            yield from self._files(name, directory, level, number)
+        for one in self.root.names_below(f"{directory}/") if number is None or not level else ():
+            if one != "meta" and self._may_have(one):
+                yield from self._below(name, version, f"{level}/{one}")
+
+    def _may_have(self, level: str) -> bool:
+        """Whether a directory of this name may have events of the range: a date must lie in it."""
+        layout = self.feed.target.layout
+        first, last = layout.dated(self.ask.from_ts), layout.dated(self.ask.to_ts)
+        return len(level) != len(first) or "-" not in level or first <= level <= last
+
+    def _files(self, name: Name, directory: str, level: str, number: int) -> Iterator[_Piece]:
+        """The events of a directory in the range, from the newest file back to the first one that only has older
+        events: within a directory, files are in the order of commits."""
+        layout = self.feed.target.layout
+        for at in range(number, 0, -1):
+            self._check_time("the files were not read in time")
+            key = layout.data_key(directory, at)
+            body = self.root.content(key)
+            if body is None:
+                continue
+            try:
+                events = self.reader.events(body, name)
+            except Unreadable as error:
+                raise InvalidRequest(f"{self.root.where}/{key}: {error}") from error
+            stamps = events.commit_ts
+            if len(stamps) and int(stamps.max()) <= self.ask.from_ts:
+                return
+            hashes = self.feed.target.format.hashes(events.rows, stamps)
+            inside = np.flatnonzero((stamps > self.ask.from_ts) & (stamps <= self.ask.to_ts))
+            if len(inside):
+                rows = events.rows.take(pa.array(inside))
+                yield _Piece(name, rows, stamps[inside], hashes[inside], level, key, inside)
+
+    # ---- differences
+
+    def _named(self, results: dict[Name, RowDifferences]) -> list[Difference]:
+        """Read both sides again, and return the first DIFFERENCES_MAX events that differ, by commit_ts."""
+        missing = {name: dict(one.missing) for name, one in results.items()}
+        more = {name: {**one.unexpected, **one.repeated} for name, one in results.items()}
+        found = (
+            (piece, at)
+            for left, pieces in ((missing, self._wanted()), (more, self._there()))
+            for piece in pieces
+            for at in _taken(piece.hashes, left.get(piece.name, {}))
+        )
+        first = heapq.nsmallest(DIFFERENCES_MAX, found, key=lambda one: (int(one[0].commit_ts[one[1]]), one[0].file))
+        return [self._difference(piece, at, results[piece.name]) for piece, at in first]
+
+    def _difference(self, piece: _Piece, at: int, of: RowDifferences) -> Difference:
+        database, table = piece.name
+        more = "repeated" if int(piece.hashes[at]) in of.repeated else "unexpected"
+        return Difference(
+            what="missing" if piece.index is None else more,  # type: ignore[arg-type]
+            database=database,
+            table=table,
+            commit_ts=str(int(piece.commit_ts[at])),
+            topic=piece.file,
+            partition=0,
+            offset=None if piece.index is None else int(piece.index[at]),
+            key=self.reader.key(piece.rows, at, self._handles.get(piece.name, ())),
+        )
+
+    def _asked_for(self, name: Name) -> bool:
+        return self.ask.table is None or fold(".".join(name)) == fold(self.ask.table)
+
+    def _check_time(self, reason: str) -> None:
+        if self.clock.monotonic_ms() > self.deadline_ms:
+            raise Unavailable(f"{reason}: compare a shorter range, or one table")
+
+
+def _taken(hashes: UInt64s, left: dict[int, int]) -> Iterator[int]:
+    """The indexes of hashes that are in `left`, each as often as `left` says; that is counted down."""
+    for at in np.flatnonzero(np.isin(hashes, np.array(list(left), np.uint64))).tolist() if left else ():
+        one = int(hashes[at])
+        if left[one]:
+            left[one] -= 1
+            yield at
+
+
+def _counted(name: Name, one: RowDifferences) -> VerifiedTable:
+    return VerifiedTable(
+        database=name[0],
+        table=name[1],
+        events=one.wanted,
+        messages=one.found,
+        missing=sum(one.missing.values()),
+        unexpected=sum(one.unexpected.values()),
+        repeated=sum(one.repeated.values()),
+    )

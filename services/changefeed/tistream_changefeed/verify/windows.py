@@ -1,0 +1,22 @@
+"""Converts the differences between the windows that a feed has committed and what its sink holds to an answer. Pure."""
+
+from __future__ import annotations
+
+from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, VerifiedWindow
+from tistream_changefeed.fingerprints.windows import ComparedWindows
+
+
+def told(windows: ComparedWindows) -> list[VerifiedWindow]:
+    """The first DIFFERENCES_MAX differences, by ts."""
+    found = sorted(windows.differences, key=lambda one: (one.until_ts, one.name))[:DIFFERENCES_MAX]
+    return [
+        VerifiedWindow(
+            database=one.name[0],
+            table=one.name[1],
+            from_ts=str(one.after_ts),
+            to_ts=str(one.until_ts),
+            events=one.sent.events,
+            messages=one.found.events,
+        )
+        for one in found
+    ]

@@ -114,15 +114,30 @@ def descending(ts: int) -> bytes:
     return (~ts & (1 << 64) - 1).to_bytes(8, "big")
 
 
-def sst(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """An SST file as RocksDB writes it; keys must ascend."""
-    from rocksdict import Options, SstFileWriter
+def sst(entries: Sequence[tuple[bytes, bytes]], options: Any = None) -> bytes:
+    """An SST file as RocksDB writes it, by default in the form of TiKV; keys must ascend."""
+    from rocksdict import SstFileWriter
 
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "out.sst")
-        writer = SstFileWriter(Options(raw_mode=True))
+        writer = SstFileWriter(options or sst_options())
         writer.open(path)
         for key, value in entries:
             writer[key] = value
         writer.finish()
         return Path(path).read_bytes()
+
+
+def sst_options(version: int = 2, block_bytes: int = 64 << 10, compression: str = "zstd", **more: int) -> Any:
+    """Options of RocksDB: by default those of TiKV's backups. `more`: settings of BlockBasedOptions, by name."""
+    import rocksdict
+
+    table = rocksdict.BlockBasedOptions()
+    table.set_format_version(version)
+    table.set_block_size(block_bytes)
+    for name, value in more.items():
+        getattr(table, f"set_{name}")(value)
+    options = rocksdict.Options(raw_mode=True)
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(getattr(rocksdict.DBCompressionType, compression)())
+    return options

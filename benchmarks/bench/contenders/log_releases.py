@@ -7,11 +7,11 @@ import itertools
 from bench.inputs.log_bucket import START_TS
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
-from tistream.spark.session import build_session
 from tistream.storage import layout
 from tistream.storage.change_reader import open_change_file
 from tistream.storage.open import open_existing, open_objects
 from tistream_ingest.jobs.run import SparkRunner
+from tistream_ingest.jobs.session import build_session
 from tistream_ingest.jobs.work import PoolShards
 from tistream_ingest.source.bucket import Bucket
 from tistream_ingest.source.source import SourceIdentity, SourceRunner
@@ -34,7 +34,7 @@ class LogReleases:
 
     def __init__(self, log_url: str, objects_url: str, master: str) -> None:
         self._log_url, self._objects = log_url, open_objects(objects_url)
-        self._runner = SparkRunner(build_session(master, "bench", {}, "tistream_ingest.jobs.daemon"), objects_url)
+        self._runner = SparkRunner(build_session(master, "bench", {}), objects_url)
         self._runner.warm()
         self._tenants = itertools.count(1)
 

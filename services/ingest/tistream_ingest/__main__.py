@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXIT_NO_JVM = 70
-DAEMON = "tistream_ingest.jobs.daemon"
 
 
 def main() -> None:
@@ -37,11 +36,11 @@ def _build(settings: IngestSettings) -> FastAPI:
 
     def new_runner() -> SparkRunner:
         # pyspark takes a fifth of a second
-        from tistream.spark.session import build_session  # noqa: PLC0415
         from tistream_ingest.jobs.run import SparkRunner  # noqa: PLC0415
+        from tistream_ingest.jobs.session import build_session  # noqa: PLC0415
 
         java.ensure()
-        session = build_session(settings.spark.master, f"tistream-{settings.node}", settings.spark.conf, DAEMON)
+        session = build_session(settings.spark.master, f"tistream-{settings.node}", settings.spark.conf)
         return SparkRunner(session, settings.objects_url, keys_of(objects))
 
     runner = LazyRunner(new_runner, _no_jvm)

@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
+from tistream.decode.mvcc import sst_table
 from tistream.decode.mvcc.mvcc_records import versioned_keys, write_records
 from tistream.encode.rows import encode_keys, encode_values
 from tistream.encode.table_encoding import encoding_of
@@ -26,6 +27,7 @@ def warm_kernels() -> None:
     _read_slice()
     versioned_keys(pa.array([_VERSIONED_KEY]))
     write_records(pa.array([_PUT_RECORD])).values()
+    _read_block()
     _encode_row()
 
 
@@ -33,8 +35,15 @@ def _read_slice() -> None:
     plain = b"".join(len(one).to_bytes(4, "little") + one for one in (_VERSIONED_KEY, _PUT_RECORD))
     digest = hashlib.sha256(plain).digest()
     slice_ = Slice("warm-up", 0, len(plain), len(plain), 1, digest, False, "write", True, 1, b"k", b"k", 2, 2, 1)
-    entries.changes(slice_, plain, Window(0, 2))
-    entries.values(slice_, plain, np.array([2], np.int64))
+    entries.changes([(slice_, plain)], Window(0, 2))
+    entries.values([(slice_, plain)], np.array([2], np.int64))
+
+
+def _read_block() -> None:
+    trailer, restarts = b"\x01" + bytes(7), bytes(4)
+    place = b"\x00\x05"
+    sst_table.decoded([memoryview(b"\x00\x09\x01k" + trailer + b"v" + restarts)])
+    sst_table.block_places(memoryview(b"\x00\x09\x02k" + trailer + place + restarts), delta=False)
 
 
 def _encode_row() -> None:

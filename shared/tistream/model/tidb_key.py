@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tistream.arrays import Bytes
+from tistream.arrays import Bytes, Int64s, UInt64s
 
 META_TABLE_ID = 0  # stands for the table id in rows of `m` keys
 PREFIX_BYTES = 11  # 't', 8 bytes of table id, '_', 'r' or 'i'
@@ -86,6 +86,18 @@ def _parts(array: pa.Array) -> KeyParts:
         table_id = np.where(raw, -1 - keyspaces, table_id)
     tail = _unaligned(heads, PREFIX_BYTES, _BIG_ENDIAN).astype(np.uint64)
     return KeyParts(kind, table_id, tail, record & (lengths == EXACT_BYTES))
+
+
+def key_words(keys: pa.Array) -> tuple[tuple[UInt64s, UInt64s, UInt64s], Int64s]:
+    """The first EXACT_BYTES of every key, zero-padded, as three numbers in the order of the bytes: 8 bytes, 3 bytes,
+    TAIL_BYTES bytes, big-endian. Also returns the lengths of the keys."""
+    if not len(keys):
+        nothing = np.zeros(0, np.uint64)
+        return (nothing, nothing, nothing), np.zeros(0, np.int64)
+    heads, lengths = _heads(keys)
+    first = _unaligned(heads, 0, _BIG_ENDIAN).astype(np.uint64)
+    rest = _unaligned(heads, 8, np.dtype(">u4")).astype(np.uint64) >> np.uint64(8)
+    return (first, rest, _unaligned(heads, PREFIX_BYTES, _BIG_ENDIAN).astype(np.uint64)), lengths
 
 
 def _unaligned(rows: Bytes, at: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -33,20 +33,29 @@ class FileIdentity:
 
 
 class _Sink:
-    """A file object that collects the bytes that a Parquet writer writes. The bytes of a row group are final once the
-    writer has written it."""
+    """A file object that collects the bytes that a Parquet writer writes, and their checksum since `crc32` was set. The
+    bytes of a row group are final once the writer has written it."""
 
     closed = False
 
     def __init__(self) -> None:
-        self.data = bytearray()
+        self.crc32 = 0
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    @property
+    def data(self) -> bytes:
+        """What was written."""
+        return b"".join(self._parts)
 
     def write(self, data: Any) -> int:
-        self.data += data
+        self._parts.append(bytes(data))  # a copy, unless it is one already: the writer uses its buffers again
+        self._size += len(data)
+        self.crc32 = zlib.crc32(data, self.crc32)
         return len(data)
 
     def tell(self) -> int:
-        return len(self.data)
+        return self._size
 
     def flush(self) -> None:
         """Do nothing, because this object buffers no bytes."""
@@ -95,9 +104,9 @@ def write_change_file(
     ) as writer:
 
         def add(table: pa.Table) -> None:
-            start = len(sink.data)
+            sink.crc32 = 0
             writer.write_table(table, row_group_size=max(1, table.num_rows))
-            crcs.append(zlib.crc32(memoryview(sink.data)[start:]))
+            crcs.append(sink.crc32)
 
         for table in groups:
             add(table)
@@ -105,7 +114,7 @@ def write_change_file(
         if watermarks.num_rows:
             add(watermarks)
         writer.add_key_value_metadata({**(metadata or {}), **_metadata(identity, crcs, changes)})
-    return bytes(sink.data)
+    return sink.data
 
 
 def _metadata(identity: FileIdentity, crcs: list[int], changes: int) -> dict[str, str]:

@@ -18,14 +18,17 @@ from tistream.service import allocators
 from tistream.spark import class_archive, spark_auth
 
 
-def build_session(master: str, app_name: str, extra: Mapping[str, str], daemon: str) -> SparkSession:
+def build_session(
+    master: str, app_name: str, extra: Mapping[str, str], daemon: str, java_options: str = ""
+) -> SparkSession:
     """Build a session on `master` (`local[*]`, a standalone URL or k8s://…). Its Python workers are reused.
 
     `extra` overrides any setting. `daemon`: the module that Spark runs in place of `pyspark.daemon`; it imports what
-    the jobs need before it forks the workers. With a local master, Spark listens on the loopback address only. Driver
-    and executors authenticate each other with a secret, and encrypt. Raises FatalError if this process has a session
-    already, because PySpark would return the existing session and ignore these settings. The JVM of a stopped session
-    stays and is used again: it keeps its environment, and each setting that is not set here.
+    the jobs need before it forks the workers. `java_options`: options of the driver's JVM. With a local master, Spark
+    listens on the loopback address only. Driver and executors authenticate each other with a secret, and encrypt.
+    Raises FatalError if this process has a session already, because PySpark would return the existing session and
+    ignore these settings. The JVM of a stopped session stays and is used again: it keeps its environment, and each
+    setting that is not set here.
     """
     if SparkContext._active_spark_context is not None:
         raise FatalError(f"this process has a Spark session: stop it before you build {app_name!r} on {master}")
@@ -52,8 +55,9 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str], daemon: 
         "spark.task.maxFailures": "1",
         "spark.ui.showConsoleProgress": "false",
     }
-    if of_classes := class_archive.java_options(class_archive.standard_path()):
-        settings["spark.driver.extraJavaOptions"] = of_classes
+    of_classes = class_archive.java_options(class_archive.standard_path())
+    if options := " ".join(filter(None, (of_classes, java_options))):
+        settings["spark.driver.extraJavaOptions"] = options
     builder = SparkSession.builder.master(master).appName(app_name)
     wanted = {**settings, **extra}
     with _kept_off_the_command_line(wanted):

@@ -86,12 +86,13 @@ def rewritten_record_as_new_commit(original: Function) -> Function:
     """A record that was rewritten, or repeated by a scan, is another change."""
 
     def broken(tables: list[Any]) -> Any:
-        import pyarrow as pa
+        import numpy as np
 
-        from tistream.logbackup.entries import CHANGES
+        from tistream.model.version_order import version_order
 
-        whole = pa.concat_tables([CHANGES.empty_table(), *tables])
-        return whole.sort_by([("key", "ascending"), ("commit_ts", "ascending")]).combine_chunks()
+        found = original(tables)
+        order = version_order(found.read["key"], found.read["commit_ts"].to_numpy())
+        return replace(found, at=order.rows, same_key=order.same_key, value_at=np.copy(order.rows))
 
     return broken
 

@@ -34,7 +34,7 @@ def session() -> Iterator[SparkSession]:
 class OnDisk:
     """The set `large`, adapted in this process, with the bucket and the platform's objects in directories too."""
 
-    def __init__(self, session: SparkSession, folder: Path) -> None:
+    def __init__(self, session: SparkSession, folder: Path, one_machine: bool) -> None:
         self.adapted = Adapted("large", SMALL)
         local = self.adapted.adapter()
         for _ in self.adapted.replay():
@@ -45,7 +45,7 @@ class OnDisk:
             self.log.put(key, body)
         for info in self.adapted.objects.list_after("committed/"):
             self.objects.put(info.key, self.adapted.objects.get(info.key))
-        runner = SparkRunner(session, self.url)
+        runner = SparkRunner(session, self.url, one_machine=one_machine)
         identity = SourceIdentity("log", self.adapted.tenant, self.log_url, self.adapted.set.start_ts, False)
         bucket, clock = Bucket(self.log), self.adapted.clock
         self.source = SourceRunner(
@@ -63,10 +63,11 @@ class OnDisk:
         return {info.key: objects.get(info.key) for info in objects.list_after(below)}
 
 
+@pytest.mark.parametrize("one_machine", [True, False])
 def test_spark_writes_the_same_bytes_and_a_shard_that_fails_leaves_no_gap(
-    session: SparkSession, tmp_path: Path
+    session: SparkSession, tmp_path: Path, one_machine: bool
 ) -> None:
-    world = OnDisk(session, tmp_path)
+    world = OnDisk(session, tmp_path, one_machine)
     releases = world.releases()
     widest = max(releases, key=lambda one: len(one.files))
     assert len(widest.files) > 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tistream.decode.mvcc import mvcc_kernel
+from tistream.decode.mvcc import mvcc_kernel, sst_kernel
 from tistream.encode import join_kernels, text_kernels
 from tistream.logbackup import kernels
 from tistream_ingest.warmup import warm_kernels
@@ -12,9 +12,9 @@ def test_every_kernel_is_compiled() -> None:
     warm_kernels()
     found = {
         name: len(one.signatures)
-        for module in (mvcc_kernel, join_kernels, text_kernels, kernels)
+        for module in (mvcc_kernel, join_kernels, text_kernels, kernels, sst_kernel)
         for name, one in vars(module).items()
         if hasattr(one, "signatures") and not name.startswith("_") and one.__module__ == module.__name__
     }
-    assert {"parse_write_records", "entry_places", "put_rows", "parse_times"} <= found.keys()
+    assert {"parse_write_records", "entry_places", "copy_entries", "put_rows", "parse_times"} <= found.keys()
     assert all(found.values()), found

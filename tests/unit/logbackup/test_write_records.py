@@ -48,7 +48,7 @@ def slice_of(held: list[Entry], plain: bytes | None = None) -> tuple[Slice, byte
 
 def changes_of(*values: bytes, window: Window = ALL) -> Any:
     held = [(row_key(5, number), 10 + number, value) for number, value in enumerate(values)]
-    return entries.changes(*slice_of(held), window).to_pylist()
+    return entries.changes([slice_of(held)], window).to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_whatever_is_framed_is_read(written: list[tuple[bytes, int, bytes, int, 
     slice_, plain = slice_of(held)
     stored = streamed(plain)
     packed = replace(slice_, length=len(stored), compressed=True)
-    assert entries.unpacked(packed, stored) == plain
+    assert entries.Unpacker().unpacked(packed, stored) == plain
     found = [
         (one["key"], one["commit_ts"], one["start_ts"], one["value"])
-        for one in entries.changes(slice_, plain, ALL).to_pylist()
+        for one in entries.changes([(slice_, plain)], ALL).to_pylist()
     ]
     assert found == [
         (key, ts, start, short if kind == PUT else None)
@@ -143,7 +143,7 @@ def test_whatever_is_framed_is_read(written: list[tuple[bytes, int, bytes, int, 
         if kind in (PUT, DELETE)
     ]
     assert entries.shown_keys(slice_, plain, 3) == [(key, ts) for key, ts, _ in held[:3]]
-    times, _, long = entries.commit_sizes(slice_, plain, ALL)
+    times, _, long = entries.commit_sizes([(slice_, plain)], ALL)
     assert times.tolist() == [ts for _, ts, kind, _, _ in written if kind in (PUT, DELETE)]
     assert long.sum() == sum(kind == PUT and short is None for _, _, kind, _, short in written)
 
@@ -167,11 +167,11 @@ def test_no_bytes_but_those_of_a_key_are_one(noise: bytes) -> None:
 def test_values_come_by_start_ts() -> None:
     held = [(row_key(5, number), number, b"v%d" % number) for number in range(1, 9)]
     slice_, plain = slice_of(held)
-    found = entries.values(slice_, plain, np.array([2, 5, 77], np.int64))
+    found = entries.values([(slice_, plain)], np.array([2, 5, 77], np.int64))
     assert found.to_pylist() == [
         {"key": row_key(5, number), "start_ts": number, "value": b"v%d" % number} for number in (2, 5)
     ]
-    assert entries.values(slice_, plain, np.zeros(0, np.int64)).num_rows == 0
+    assert entries.values([(slice_, plain)], np.zeros(0, np.int64)).num_rows == 0
 
 
 HELD = [(row_key(5, 1), 7, record(PUT, 5, b"a")), (row_key(5, 2), 9, record(PUT, 5, b"b"))]
@@ -191,7 +191,7 @@ HELD = [(row_key(5, 1), 7, record(PUT, 5, b"a")), (row_key(5, 2), 9, record(PUT,
 def test_a_slice_that_its_metadata_does_not_describe_is_damaged(changed: dict[str, Any], reason: str) -> None:
     slice_, plain = slice_of(HELD)
     with pytest.raises(CorruptObject, match=reason):
-        entries.changes(replace(slice_, **changed), plain, ALL)
+        entries.changes([(slice_, plain), (replace(slice_, **changed), plain)], ALL)
 
 
 def test_a_slice_is_checked_before_it_is_read() -> None:
@@ -208,14 +208,14 @@ def test_a_slice_is_checked_before_it_is_read() -> None:
         (slice_, plain[:-1] + b"x", "SHA-256"),
     ):
         with pytest.raises(CorruptObject, match=reason):
-            entries.unpacked(broken, found)
+            entries.Unpacker().unpacked(broken, found)
 
 
 def test_a_bomb_is_not_unpacked() -> None:
     stored = streamed(bytes(64 << 20))
     slice_ = replace(slice_of(HELD)[0], length=len(stored), plain=100, compressed=True)
     with pytest.raises(CorruptObject, match="zstd"):
-        entries.unpacked(slice_, stored)
+        entries.Unpacker().unpacked(slice_, stored)
 
 
 @given(st.integers(0, 200), st.integers(0, 255))
@@ -224,7 +224,7 @@ def test_a_changed_byte_is_refused_or_reads_other_entries(at: int, byte: int) ->
     broken = bytearray(plain)
     broken[at % len(plain)] = byte
     try:
-        found = entries.changes(slice_, bytes(broken), ALL)
+        found = entries.changes([(slice_, bytes(broken))], ALL)
     except CorruptObject:
         return
     assert found.num_rows <= slice_.entries

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from support.effort import examples
 from support.kernel_ticks import CHANGES, NOTHING_KNOWN, Entry, Ticks, entry, record_key, rows_of, states
+from tistream.model.packed_sort import stable_order
 from tistream.model.tidb_key import KeyKind, key_parts
 from tistream_sorter.match.contracts import COMMIT, COMMITTED, PREWRITE, READY_SCHEMA, ROLLBACK, UNMATCHED_SCHEMA
 from tistream_sorter.match.contracts import SCANS_SCHEMA as SCANS
 from tistream_sorter.match.exact_match import ExactMatch, resolve
 from tistream_sorter.match.fast_match import CLASS_BITS, _hashes, settle
 from tistream_sorter.match.order import segment_order
-from tistream_sorter.match.packed_sort import stable_order
 from tistream_sorter.match.shard_entries import ShardEntries
 
 HANDLE = b"\x80\x00\x00\x00\x00\x00\x00"

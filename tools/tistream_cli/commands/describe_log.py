@@ -25,11 +25,11 @@ def describe_metadata(
     rows = [_row(one) for one in found.slices[:rows_max]]
     sheets = [Sheet("slices", _COLUMNS, tuple(rows), len(found.slices))]
     if read is not None:
-        shown: list[tuple[str | None, ...]] = []
+        shown, unpacker = list[tuple[str | None, ...]](), entries.Unpacker()
         for one in found.slices:
             if len(shown) >= rows_max:
                 break
-            keys = entries.shown_keys(one, entries.unpacked(one, read(one)), rows_max - len(shown))
+            keys = entries.shown_keys(one, unpacker.unpacked(one, read(one)), rows_max - len(shown))
             shown += [(one.path, one.cf, _type(one), str(ts), shown_key(key)) for key, ts in keys]
         total = sum(one.entries for one in found.slices)
         sheets.append(Sheet("entries", _ENTRY_COLUMNS, tuple(shown), total))

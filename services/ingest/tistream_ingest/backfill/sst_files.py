@@ -1,22 +1,26 @@
-"""Reads TiKV's SST files with RocksDB itself (the wheel `rocksdict`), in a folder of its own. Runs in Spark's workers.
+"""Reads TiKV's SST files from a local folder. Runs in Spark's workers.
 
-A file is ingested into an empty database, which links it, and is iterated: RocksDB checks the checksum of each block.
+A file in the usual form, whose SHA-256 was checked, is decoded here (sst_table.py). Any other file is read by RocksDB
+itself (the wheel `rocksdict`): it is ingested into an empty database, which links it, and is iterated. RocksDB checks
+the checksum of each block.
 """
 
 from __future__ import annotations
 
 import hashlib
+import mmap
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import rocksdict
 
+from tistream.decode.mvcc.sst_table import MAGIC, TableEntries, TableMalformed, open_table
 from tistream.errors import CorruptObject
 from tistream.format.br.full_backup import BackupFile, SstPair
 from tistream.model.span import KeySpan
@@ -28,7 +32,6 @@ BATCH_ROWS = 16_384
 PIECE_BYTES = 8 << 20
 SST_BYTES_MAX = 8 << 30  # TiKV writes one file for each region and family; regions have some 100 MiB to some GiB
 REMEDY = "copy the backup again from where it was taken, or take a new one"
-MAGIC = (0x88E241B785F4CFF7).to_bytes(8, "little")  # the end of a block-based table
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def read_rows(local: LocalPair, span: KeySpan, base_ts: int) -> Iterator[pa.Tabl
                     yield table
             if default is not None and len(default.next(1)[0]):
                 raise SstMismatch("its default file has values that no write record needs")
-    except SstMismatch as error:
+    except (SstMismatch, TableMalformed) as error:
         raise CorruptObject(pair.write.name, f"{error}; {REMEDY}") from error
     except _RocksError as error:
         raise CorruptObject(pair.write.name, str(error)) from error
@@ -86,17 +89,22 @@ class _RocksError(Exception):
 _NOTHING = (pa.array([], pa.large_binary()), pa.array([], pa.large_binary()))
 
 
-class _Entries:
-    """Iterates over the entries of one SST file in key order. Keys and values come from two iterators, each of which
-    runs in C."""
+class _Entries(Protocol):
+    """Iterates over the entries of one SST file in key order."""
+
+    def next(self, count: int) -> tuple[pa.Array, pa.Array]:
+        """Read up to `count` further entries. Returns their keys and values, as large_binary arrays. Raises
+        TableMalformed, _RocksError."""
+
+
+class _RocksEntries:
+    """Implements _Entries by RocksDB. Keys and values come from two iterators, each of which runs in C."""
 
     def __init__(self, database: Any, options: Any, first: bytes) -> None:
         self._keys = database.keys(from_key=first, read_opt=options())
         self._values = database.values(from_key=first, read_opt=options())
 
     def next(self, count: int) -> tuple[pa.Array, pa.Array]:
-        """Read up to `count` further entries. Returns their keys and values, as large_binary arrays. Raises
-        _RocksError."""
         try:
             keys, values = list(islice(self._keys, count)), list(islice(self._values, count))
         except Exception as error:  # rocksdict raises plain exceptions
@@ -106,19 +114,34 @@ class _Entries:
 
 @contextmanager
 def _opened(folder: Path, file: BackupFile, span: KeySpan) -> Iterator[_Entries]:
-    place = folder / f"{file.cf}.db"
+    """Open a file of the folder, for its entries with keys in the span."""
+    first = b"z" + encode_bytes(span.start) if span.start else b"z"
+    last = b"z" + encode_bytes(span.end) if span.end else b"{"
+    path = folder / f"{file.cf}.sst"
+    with path.open("rb") as opened:
+        # The mapping ends with the last view of it.
+        data = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+    table = open_table(data) if file.sha256 else None
+    if table is not None:
+        yield TableEntries(table, first, last)
+    else:
+        with _by_rocksdb(path, first, last) as entries:
+            yield entries
+
+
+@contextmanager
+def _by_rocksdb(path: Path, first: bytes, last: bytes) -> Iterator[_Entries]:
+    place = path.with_suffix(".db")
     shutil.rmtree(place, ignore_errors=True)
     try:
         database = rocksdict.Rdict(str(place), rocksdict.Options(raw_mode=True))
     except Exception as error:
-        raise _RocksError(f"RocksDB cannot open a database in {folder}: {error}") from error
+        raise _RocksError(f"RocksDB cannot open a database in {path.parent}: {error}") from error
     try:
         try:
-            database.ingest_external_file([str(folder / f"{file.cf}.sst")])
+            database.ingest_external_file([str(path)])
         except Exception as error:
             raise _RocksError(f"is not an SST file that RocksDB reads: {error}; {REMEDY}") from error
-        first = b"z" + encode_bytes(span.start) if span.start else b"z"
-        last = b"z" + encode_bytes(span.end) if span.end else b"{"
 
         def options() -> Any:
             chosen = rocksdict.ReadOptions()
@@ -126,7 +149,7 @@ def _opened(folder: Path, file: BackupFile, span: KeySpan) -> Iterator[_Entries]
             chosen.set_iterate_upper_bound(last)
             return chosen
 
-        yield _Entries(database, options, first)
+        yield _RocksEntries(database, options, first)
     finally:
         database.close()
         shutil.rmtree(place, ignore_errors=True)

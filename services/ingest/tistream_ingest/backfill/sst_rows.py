@@ -79,10 +79,9 @@ class Batch:
         values = self._records.values()
         if self.missing:
             values = self._filled(values, default_keys, default_values)
-        table = pa.table({"key": self._keys.keys, "value": values, "commit_ts": pa.array(self._keys.ts)}).filter(
-            pa.array(is_record_key(self._keys.keys))
-        )
-        return table.cast(SCHEMA)
+        table = pa.table({"key": self._keys.keys, "value": values, "commit_ts": pa.array(self._keys.ts)})
+        of_rows = is_record_key(self._keys.keys)
+        return (table if of_rows.all() else table.filter(pa.array(of_rows))).cast(SCHEMA)
 
     def _filled(self, values: Any, default_keys: pa.Array, default_values: pa.Array) -> Any:
         wanted = self._keys.keys.filter(pa.array(self._absent))

@@ -4,22 +4,28 @@ Pure, on whole columns.
 A change is identified by (key, commit_ts). The log repeats changes when a region's leader moves, and when TiKV rewrites
 a record; such repeats are equal. If changes are sorted by (key, commit_ts), the old value of a change is the value of
 the change before it. For the first change of a key, it is the value of the key's newest version in the pool.
+
+Values are not moved until the end: each step adds positions, and `rows` copies each key and value once.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.arrays import Bools
 from tistream.errors import InvariantBroken
 from tistream.logbackup.entries import CHANGES
 from tistream.logbackup.kernels import I64
-from tistream.model.span import shown_key
+from tistream.model.packed_sort import stable_order
+from tistream.model.span import KeySpan, shown_key
 from tistream.model.tidb_key import KeyKind, key_parts
+from tistream.model.version_order import version_order
 
 ROWS = pa.schema(
     [
@@ -32,6 +38,51 @@ ROWS = pa.schema(
         pa.field("txn_source", pa.int64()),
     ]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Distinct changes in the order of (key, commit_ts).
+
+    read: the changes as they were read (entries.CHANGES without `value`), each column a single Arrow array. at: for
+    each change, its row in `read`. same_key: whether the change before it has the same key. values: arrays of values,
+    whose elements are numbered from one array to the next; value_at: for each change, the number of its value, which is
+    null for a delete.
+    """
+
+    read: pa.RecordBatch
+    at: I64
+    same_key: Bools
+    values: tuple[pa.Array, ...]
+    value_at: I64
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    @property
+    def keys(self) -> pa.Array:
+        """The key of each change."""
+        return self.read["key"].take(pa.array(self.at))
+
+    @property
+    def commit_ts(self) -> I64:
+        """The commit_ts of each change."""
+        return self.numbers("commit_ts")
+
+    def numbers(self, name: str) -> I64:
+        """The values of a column of timestamps, one for each change."""
+        found: I64 = self.read[name].to_numpy()[self.at]
+        return found
+
+    @property
+    def value_count(self) -> int:
+        """The number of elements of `values`."""
+        return sum(map(len, self.values))
+
+    def shown(self, change: int) -> str:
+        """The identity of a change, for messages."""
+        one = self.read.slice(int(self.at[change]), 1).to_pylist()[0]
+        return f"key {shown_key(one['key'])}, start_ts {one['start_ts']}, commit_ts {one['commit_ts']}"
 
 
 def kept(table: pa.Table, start: bytes, end: bytes, *, keep_index: bool) -> pa.Table:
@@ -47,80 +98,120 @@ def kept(table: pa.Table, start: bytes, end: bytes, *, keep_index: bool) -> pa.T
     return table if keep.all() else table.filter(pa.array(keep))
 
 
-def distinct(tables: list[pa.Table]) -> pa.Table:
-    """Sort changes (entries.CHANGES) by (key, commit_ts), and drop repeats. The result has a single Arrow chunk. Raises
-    InvariantBroken if two entries of one (key, commit_ts) are different changes."""
-    whole = pa.concat_tables([CHANGES.empty_table(), *tables]).combine_chunks()
-    frame = _frame(whole.select(["key", "commit_ts", "start_ts", "op"]))
-    order = frame.select(pl.arg_sort_by("key", "commit_ts"))["key"]
-    frame = frame[order]
-    before = frame.select(pl.all().shift(1))
-    again = ((frame["key"] == before["key"]) & (frame["commit_ts"] == before["commit_ts"])).fill_null(False)
+def distinct(tables: list[pa.Table]) -> Joined:
+    """Sort changes (entries.CHANGES) by (key, commit_ts), and drop repeats. Raises InvariantBroken if two entries of
+    one (key, commit_ts) are different changes."""
+    whole = pa.concat_tables([CHANGES.empty_table(), *tables])
+    names = [name for name in CHANGES.names if name != "value"]
+    read = pa.RecordBatch.from_arrays([_one(whole[name]) for name in names], names)
+    commit_ts = read["commit_ts"].to_numpy()
+    order = version_order(read["key"], commit_ts)
+    at, again = order.rows, order.same_key.copy()
+    again[1:] &= commit_ts[at[1:]] == commit_ts[at[:-1]]
     if again.any():
-        other = again & ((frame["start_ts"] != before["start_ts"]) | (frame["op"] != before["op"]))
-        if other.any():
-            one = frame.filter(other).row(0, named=True)
-            raise InvariantBroken(
-                30, f"key {shown_key(one['key'])} has two different changes at commit_ts {one['commit_ts']}"
-            )
-        order = order.filter(~again)
-    return whole.take(pa.array(order.to_numpy())).combine_chunks()
+        for name in ("start_ts", "op"):
+            column = read[name].to_numpy()[at]
+            other = again[1:] & (column[1:] != column[:-1])
+            if other.any():
+                one = read.slice(int(at[1:][other][0]), 1).to_pylist()[0]
+                raise InvariantBroken(
+                    30, f"key {shown_key(one['key'])} has two different changes at commit_ts {one['commit_ts']}"
+                )
+        at = at[~again]
+    return Joined(read, at, order.same_key[~again], tuple(whole["value"].chunks), at)
 
 
-def long_starts(changes: pa.Table) -> I64:
+def long_starts(changes: Joined) -> I64:
     """The start_ts of the changes whose values are in the `default` column family, sorted and distinct."""
-    frame = _frame(changes.select(["start_ts", "long"])).filter("long")
-    return np.unique(frame["start_ts"].to_numpy())
+    return np.unique(changes.numbers("start_ts")[_long(changes)])
 
 
-def with_values(changes: pa.Table, values: pa.Table) -> pa.Table:
+def with_values(changes: Joined, values: pa.Table) -> Joined:
     """Fill in the values of the puts whose column `long` is true. `values` has them: the entries of the log's `default`
     column family, with the schema entries.VALUES; repeats are allowed. Raises InvariantBroken if a value is missing,
     because the log's checkpoint promises that it exists."""
-    frame = _frame(changes)
-    if not frame["long"].any():
+    long = np.flatnonzero(_long(changes))
+    if not len(long):
         return changes
-    there = _frame(values).unique(["key", "start_ts"], keep="any").rename({"value": "long_value"})
-    joined = frame.join(there, on=["key", "start_ts"], how="left", maintain_order="left")
-    lost = joined.filter(pl.col("long") & pl.col("long_value").is_null())
-    if lost.height:
-        one = lost.row(0, named=True)
+    keys = changes.read["key"].take(pa.array(changes.at[long]))
+    found = _positions(_one(values["key"]), values["start_ts"].to_numpy(), keys, changes.numbers("start_ts")[long])
+    lost = long[found < 0]
+    if len(lost):
         raise InvariantBroken(
             31,
-            f"{lost.height} values are not in the log although its checkpoint covers their commits; the first is of "
-            f"key {shown_key(one['key'])}, start_ts {one['start_ts']}, commit_ts {one['commit_ts']}",
+            f"{len(lost)} values are not in the log although its checkpoint covers their commits; the first is of "
+            f"{changes.shown(lost[0])}",
         )
-    filled = pl.when("long").then("long_value").otherwise("value").alias("value")
-    return joined.with_columns(filled).select(CHANGES.names).to_arrow().cast(CHANGES)
+    value_at = changes.value_at.copy()
+    value_at[long] = changes.value_count + found
+    return replace(changes, values=(*changes.values, *values["value"].chunks), value_at=value_at)
 
 
-def with_old_values(changes: pa.Table, newest: Callable[[pa.Array], pa.Array]) -> pa.Table:
-    """Add old values to changes, which are sorted and distinct. Returns the schema ROWS. `newest` looks up the values
-    of sorted, distinct keys just before the window; null where a key did not exist."""
-    key, value = _one(changes["key"]), _one(changes["value"])
-    keys = pl.Series("key", pl.from_arrow(key), pl.Binary())
-    first = (keys != keys.shift(1)).fill_null(True).to_numpy()
-    older = newest(key.take(pa.array(np.flatnonzero(first))))
-    rows = len(keys)
-    before = np.where(first, rows + np.cumsum(first) - 1, np.arange(rows) - 1)
-    old = pa.concat_arrays([value, older]).take(pa.array(before))
-    columns = [_one(changes[name]) for name in ("commit_ts", "start_ts", "op")]
-    return pa.Table.from_arrays([key, *columns, value, old, _one(changes["txn_source"])], schema=ROWS)
+def _positions(keys: pa.Array, start_ts: I64, wanted: pa.Array, wanted_ts: I64) -> I64:
+    """For each (key, start_ts) that is wanted, the position of the first equal one, or -1."""
+    ts = np.concatenate([start_ts, wanted_ts])
+    order = version_order(pa.concat_arrays([keys, wanted]), ts)
+    again = order.same_key
+    again[1:] &= ts[order.rows[1:]] == ts[order.rows[:-1]]
+    first = order.rows[np.maximum.accumulate(np.where(again, 0, np.arange(len(ts))))]
+    out = np.empty(len(wanted), np.int64)
+    asked = order.rows >= len(keys)  # equal rows are in the order of their numbers: what was read comes first
+    out[order.rows[asked] - len(keys)] = np.where(first[asked] < len(keys), first[asked], -1)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Changes with old values. values: as in `changes`, in one array; old_at: for each change, the number of its old
+    value, which is null for a key without an older version."""
+
+    changes: Joined
+    values: pa.Array
+    old_at: I64
+
+    def rows(self, chosen: I64) -> pa.Table:
+        """Copy the changes with the numbers `chosen`. Returns a table with the schema ROWS."""
+        read, at = self.changes.read, pa.array(self.changes.at[chosen])
+        columns = {name: read[name].take(at) for name in read.schema.names}
+        for name, numbers in (("value", self.changes.value_at), ("old_value", self.old_at)):
+            columns[name] = self.values.take(pa.array(numbers[chosen])).cast(pa.binary())
+        return pa.Table.from_arrays([columns[name] for name in ROWS.names], schema=ROWS)
+
+
+def with_old_values(changes: Joined, newest: Callable[[pa.Array], pa.Array]) -> Completed:
+    """Add old values. `newest` looks up the values of sorted, distinct keys just before the window; null where a key
+    did not exist."""
+    first = ~changes.same_key
+    older = newest(changes.read["key"].take(pa.array(changes.at[first])))
+    old_at = np.roll(changes.value_at, 1)
+    old_at[first] = changes.value_count + np.arange(len(older))
+    values = pa.concat_arrays([one.cast(pa.large_binary()) for one in (*changes.values, older)])
+    return Completed(changes, values, old_at)
+
+
+def inside(changes: Joined, chosen: I64, span: KeySpan) -> I64:
+    """The numbers of `chosen`, which ascend, whose keys are in the span."""
+
+    def position(key: bytes) -> int:
+        return bisect_left(chosen, key, key=lambda one: changes.read["key"][int(changes.at[one])].as_py())
+
+    end = position(span.end) if span.end else len(chosen)
+    return chosen[position(span.start) : end]
 
 
 def in_order(rows: pa.Table) -> pa.Table:
     """Sort ROWS by (commit_ts, start_ts, key). The input is in key order, so a stable sort by the timestamps
     suffices."""
-    order = np.lexsort((rows["start_ts"].to_numpy(), rows["commit_ts"].to_numpy()))
+    order = stable_order(rows["start_ts"].to_numpy())
+    order = order[stable_order(rows["commit_ts"].to_numpy()[order])]
     return rows.combine_chunks().take(pa.array(order))
+
+
+def _long(changes: Joined) -> Bools:
+    found: Bools = changes.read["long"].to_numpy(zero_copy_only=False)[changes.at]
+    return found
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
     """Convert a column to a single Arrow array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    found = pl.from_arrow(table)
-    assert isinstance(found, pl.DataFrame)
-    return found

@@ -1,8 +1,8 @@
 """Runs releases, which are steps of reading a log backup, as Spark jobs, on local[*] or a cluster.
 
-A release is one job with two stages: first each shard (a range of keys) is read and prepared, then the rows are
-shuffled to the tasks that write the change files. A file is written only after all shards have sent their rows for it,
-even if a shard has none. So a shard that fails cannot leave a gap.
+In a release, first each shard (a range of keys) is read and prepared, then its rows go to the tasks that write the
+change files: through files if all tasks run on this machine, and else through Spark's shuffle. A file is written only
+after all shards have sent their rows for it, even if a shard has none. So a shard that fails cannot leave a gap.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tistream.model.ids import TenantKey
@@ -20,7 +22,9 @@ from tistream.storage.backends.tenant_keys import KeyIds, TenantKeys, keys_of
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream_ingest.jobs import shard_io
+from tistream_ingest.jobs.joining import ROWS
 from tistream_ingest.jobs.old_values import PoolValues
+from tistream_ingest.jobs.part_files import part, put_parts
 from tistream_ingest.jobs.work import ReleaseJob, ReleaseShard, Surveyed, WorkFailure, WrittenFile
 from tistream_ingest.plan.cuts import FileLimits
 
@@ -41,12 +45,20 @@ def _with_keys(url: str, keys: KeyIds) -> ObjectStore:
 
 class SparkRunner:
     """Measures and executes releases by Spark jobs. No row goes to the driver. `keys`: the ids of the tenants'
-    encryption keys, which are sent to the executors with each job."""
+    encryption keys, which are sent to the executors with each job. one_machine: whether all tasks run on this machine;
+    None: as the master says."""
 
-    def __init__(self, session: SparkSession, objects_url: str, keys: TenantKeys | None = None) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        objects_url: str,
+        keys: TenantKeys | None = None,
+        one_machine: bool | None = None,
+    ) -> None:
         self._session, self._url = session, objects_url
         self._keys = TenantKeys() if keys is None else keys
         self._context = session.sparkContext
+        self._one_machine = str(self._context.master).startswith("local") if one_machine is None else one_machine
 
     @property
     def slots(self) -> int:
@@ -68,7 +80,55 @@ class SparkRunner:
         return [found[shard.number] for shard in shards]
 
     def run(self, log_url: str, job: ReleaseJob) -> list[WrittenFile | WorkFailure]:
-        """Execute a release as one Spark job. Returns its written change files, or the failures."""
+        """Execute a release. Returns its written change files, or the failures."""
+        if not self._one_machine:
+            return self._run_with_shuffle(log_url, job)
+        with TemporaryDirectory(prefix="tistream-release-") as folder:
+            return self._run_with_files(log_url, job, folder)
+
+    def _run_with_files(self, log_url: str, job: ReleaseJob, folder: str) -> list[WrittenFile | WorkFailure]:
+        url, keys, context = self._url, self._keys.ids_of({job.tenant}), self._context
+        shared = context.broadcast(pickle.dumps(replace(job, shards=())))
+
+        def prepared(works: Iterable[bytes]) -> Iterator[tuple[int, tuple[int, ...] | WorkFailure]]:
+            rest: ReleaseJob = pickle.loads(shared.value)
+            log, old = _objects(log_url), PoolValues(_with_keys(url, keys), rest.pool)
+
+            def rows_of(shard: ReleaseShard) -> tuple[int, ...]:
+                return put_parts(folder, shard.number, shard_io.prepare(log, rest, shard, old))
+
+            for work in works:
+                one: ReleaseShard = pickle.loads(work)
+                yield one.number, shard_io.guarded(partial(rows_of, one))
+
+        def written(files: Iterable[tuple[int, list[tuple[int, int]]]]) -> Iterator[WrittenFile | WorkFailure]:
+            rest: ReleaseJob = pickle.loads(shared.value)
+            target = _with_keys(url, keys)
+
+            def file_of(number: int, places: list[tuple[int, int]]) -> WrittenFile:
+                return shard_io.write(target, rest, number, [part(folder, *place) for place in places])
+
+            for number, places in files:
+                yield shard_io.guarded(partial(file_of, number, places))
+
+        try:
+            works = [pickle.dumps(shard) for shard in job.shards]
+            places: list[list[tuple[int, int]]] = [[] for _ in job.release.files]
+            failures = []
+            for shard, found in sorted(context.runJob(context.parallelize(works, max(1, len(works))), prepared)):
+                if isinstance(found, WorkFailure):
+                    failures.append(found)
+                else:
+                    for batch, number in enumerate(found):
+                        places[number].append((shard, batch))
+            if failures:
+                return _failures_first([*failures])
+            files = context.parallelize(list(enumerate(places)), len(places))
+            return _failures_first(list(context.runJob(files, written)))
+        finally:
+            shared.unpersist()
+
+    def _run_with_shuffle(self, log_url: str, job: ReleaseJob) -> list[WrittenFile | WorkFailure]:
         url, keys = self._url, self._keys.ids_of({job.tenant})
         shards, pieces = len(job.shards), len(job.release.files)
         shared = self._context.broadcast(pickle.dumps(replace(job, shards=())))
@@ -83,7 +143,7 @@ class SparkRunner:
                 if isinstance(found, WorkFailure):
                     yield pieces, (one.number, pickle.dumps(found))
                     continue
-                of_piece = dict(found)
+                of_piece = {number: packed(rows) for number, rows in found}
                 for number in range(pieces):
                     yield number, (one.number, of_piece.get(number, b""))
 
@@ -96,7 +156,7 @@ class SparkRunner:
                 yield WorkFailure("unavailable", f"not every shard of release {rest.release.number} was prepared")
             else:
                 target = _with_keys(url, keys)
-                rows = [part for _, part in sorted(held) if part]
+                rows = [pa.ipc.open_stream(part).read_all() for _, part in sorted(held) if part]
                 yield shard_io.guarded(lambda: shard_io.write(target, rest, number, rows))
 
         try:
@@ -138,6 +198,14 @@ class SparkRunner:
     def close(self) -> None:
         """Stop Spark and its JVM."""
         self._session.stop()
+
+
+def packed(rows: pa.Table) -> bytes:
+    """Encode rows as a compressed Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, ROWS, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
 
 
 def _failures_first(found: list[WrittenFile | WorkFailure]) -> list[WrittenFile | WorkFailure]:

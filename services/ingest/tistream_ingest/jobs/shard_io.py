@@ -3,29 +3,30 @@ prepare its rows for each change file, write a change file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tistream.errors import CommitConflict, CorruptObject, InvariantBroken, NotFoundYet, SourceRefused, TiStreamError
 from tistream.logbackup import entries
 from tistream.logbackup.entries import VALUES
 from tistream.logbackup.kernels import I64
 from tistream.logbackup.release import STORE_ID
-from tistream.model.span import shown_key
+from tistream.model.span import WHOLE
 from tistream.model.ts import Window
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream_ingest.jobs import joining, push_file
+from tistream_ingest.jobs.joining import Joined
 from tistream_ingest.jobs.old_values import OldValues
 from tistream_ingest.jobs.reading import read
-from tistream_ingest.jobs.work import Prepared, ReleaseJob, ReleaseShard, WorkFailure, WrittenFile
+from tistream_ingest.jobs.work import ReleaseJob, ReleaseShard, WorkFailure, WrittenFile
 from tistream_ingest.plan.cuts import BINS, Bin, FileLimits, Survey
 
 Result = TypeVar("Result")
+Prepared = tuple[int, pa.Table]  # number of a change file, and rows of it (joining.ROWS)
 
 
 def guarded(work: Callable[[], Result]) -> Result | WorkFailure:
@@ -51,8 +52,8 @@ def survey(log: ObjectStore, shard: ReleaseShard, limits: FileLimits, shards: in
     stored = sum(one.entries for one in shard.values)
     mean = sum(one.plain for one in shard.values) // stored if stored else 0
     times, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for one, plain in read(log, shard.writes):
-        ts, size, long = entries.commit_sizes(one, plain, shard.window)
+    for held in read(log, shard.writes, checked=False):  # `prepare` reads them again, and checks them
+        ts, size, long = entries.commit_sizes(held, shard.window)
         times.append(ts)
         sizes.append(size + long * mean)
     ts, size = np.concatenate(times), np.concatenate(sizes)
@@ -96,26 +97,24 @@ def prepare(log: ObjectStore, job: ReleaseJob, shard: ReleaseShard, old: OldValu
     changes = joining.distinct(
         [
             joining.kept(
-                entries.changes(one, plain, shard.window), shard.span.start, shard.span.end, keep_index=shard.keep_index
+                entries.changes(held, shard.window), shard.span.start, shard.span.end, keep_index=shard.keep_index
             )
-            for one, plain in read(log, shard.writes)
+            for held in read(log, shard.writes)
         ]
     )
     changes = joining.with_values(changes, _values(log, shard, changes))
-    rows = joining.with_old_values(changes, lambda keys: old.at(keys, low))
-    return [(number, _packed(part)) for number, part in enumerate(_parts(job, rows)) if part.num_rows]
+    complete = joining.with_old_values(changes, lambda keys: old.at(keys, low))
+    return [(number, complete.rows(chosen)) for number, chosen in _parts(job, changes)]
 
 
-def _values(log: ObjectStore, shard: ReleaseShard, changes: pa.Table) -> pa.Table:
+def _values(log: ObjectStore, shard: ReleaseShard, changes: Joined) -> pa.Table:
     """Read the values of changes from `default` slices, for the changes whose value is not in the `write` entry. Values
     are found by key and start_ts."""
     starts = joining.long_starts(changes)
     if not len(starts):
         return VALUES.empty_table()
     wanted = [one for one in shard.values if one.min_ts <= starts[-1] and one.max_ts >= starts[0]]
-    return pa.concat_tables(
-        [VALUES.empty_table(), *(entries.values(one, plain, starts) for one, plain in read(log, wanted))]
-    )
+    return pa.concat_tables([VALUES.empty_table(), *(entries.values(held, starts) for held in read(log, wanted))])
 
 
 def _check_late(log: ObjectStore, shard: ReleaseShard, job: ReleaseJob, old: OldValues) -> None:
@@ -125,41 +124,40 @@ def _check_late(log: ObjectStore, shard: ReleaseShard, job: ReleaseJob, old: Old
         return
     window = Window(job.pool.floor_ts, shard.window.low)
     late = [
-        joining.kept(entries.changes(one, plain, window), shard.span.start, shard.span.end, keep_index=False)
-        for one, plain in read(log, shard.late)
+        joining.kept(entries.changes(held, window), shard.span.start, shard.span.end, keep_index=False)
+        for held in read(log, shard.late)
     ]
     changes = joining.distinct(late)
-    there = old.commits(changes["key"].combine_chunks(), changes["commit_ts"].combine_chunks())
-    new = changes.filter(pc.invert(there))
-    if new.num_rows:
-        one = new.slice(0, 1).to_pylist()[0]
+    there = old.commits(changes.keys, pa.array(changes.commit_ts)).to_numpy(zero_copy_only=False)
+    new = np.flatnonzero(~there)
+    if len(new):
         raise InvariantBroken(
             5,
-            f"{new.num_rows} commits came at or below the released ts {shard.window.low}; the first is of key "
-            f"{shown_key(one['key'])}, commit_ts {one['commit_ts']}",
+            f"{len(new)} commits came at or below the released ts {shard.window.low}; the first is of "
+            f"{changes.shown(new[0])}",
         )
 
 
-def _parts(job: ReleaseJob, rows: pa.Table) -> list[pa.Table]:
-    out = []
-    for piece in job.release.files:
-        inside = pc.and_(pc.greater(rows["commit_ts"], piece.low), pc.less_equal(rows["commit_ts"], piece.high))
-        part = rows.filter(inside)
-        out.append(joining.kept(part, piece.span.start, piece.span.end, keep_index=True))
-    return out
+def _parts(job: ReleaseJob, changes: Joined) -> Iterator[tuple[int, I64]]:
+    """Divide changes between the change files of the release. Yields the numbers of the changes of each file that has
+    some, in the order of keys."""
+    ends = np.array([piece.high for piece in job.release.files])
+    first = np.searchsorted(ends, changes.commit_ts)  # files of one commit_ts have the same end: the first of them
+    by_file = np.argsort(first.astype(np.int32), kind="stable")
+    bounds = np.searchsorted(first[by_file], np.arange(len(ends) + 1))
+    for number, piece in enumerate(job.release.files):
+        at = np.searchsorted(ends, piece.high)
+        chosen = by_file[bounds[at] : bounds[at + 1]]
+        if piece.span != WHOLE:
+            chosen = joining.inside(changes, chosen, piece.span)
+        if len(chosen):
+            yield number, chosen
 
 
-def _packed(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, joining.ROWS, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_table(rows)
-    return bytes(sink.getvalue())
-
-
-def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[bytes]) -> WrittenFile:
+def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[pa.Table]) -> WrittenFile:
     """Write change file `number` of the release, unless it exists because another process has executed the same
     release."""
-    rows = pa.concat_tables([joining.ROWS.empty_table(), *(pa.ipc.open_stream(part).read_all() for part in parts)])
+    rows = pa.concat_tables([joining.ROWS.empty_table(), *parts])
     body = push_file.encode(job.tenant, job.release, number, rows)
     ts = job.release.files[number].ts
     key = layout.change_file(job.tenant, STORE_ID, ts)
@@ -171,10 +169,10 @@ def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[byt
     return WrittenFile(key, ts, rows.num_rows, len(body), fresh)
 
 
-def by_piece(prepared: Iterable[Sequence[Prepared]], pieces: int) -> list[list[bytes]]:
+def by_piece(prepared: Iterable[Sequence[Prepared]], pieces: int) -> list[list[pa.Table]]:
     """Regroup what all shards have prepared: for each of the `pieces` change files, the parts that the shards have for
     it."""
-    out: list[list[bytes]] = [[] for _ in range(pieces)]
+    out: list[list[pa.Table]] = [[] for _ in range(pieces)]
     for one in prepared:
         for number, part in one:
             out[number].append(part)

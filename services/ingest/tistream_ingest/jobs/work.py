@@ -76,5 +76,4 @@ class WorkFailure:
     number: int | None = None
 
 
-Prepared = tuple[int, bytes]  # index of a piece, and rows of it as an Arrow IPC stream
 Surveyed = Survey | WorkFailure

@@ -2,12 +2,14 @@
 Pure.
 
 Where they are cut does not change what is written: each shard reads, joins and sorts rows of its span, and a file has
-the rows of all shards. If a slice (a byte range of the log) has keys of two spans, both shards read it.
+the rows of all shards. If a slice (a byte range of the log) has keys of two spans, both shards read it, so the cuts are
+between slices where that is possible. A slice has keys of one region, so the bounds of regions are such places.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -15,12 +17,13 @@ from tistream.logbackup.metadata import Slice
 from tistream.model.span import WHOLE, KeySpan
 
 POINT = 8 * 25  # bits after the point of a density: more than a number has, so that no density rounds to 0
+MORE = 2  # a span may have 1 / MORE more bytes than wanted, if fewer slices then have keys of two spans
 NUMBER_BYTES = 24  # of a key; 11 of table and kind, then the handle or the first bytes of a clustered key
 
 
 def spans(slices: Sequence[Slice], bytes_each: int) -> list[KeySpan]:
-    """Divide all keys into spans, each with about `bytes_each` unpacked bytes of slices. The bytes of a slice are
-    assumed to be spread evenly between its smallest and largest key."""
+    """Divide all keys into spans, each with about `bytes_each` unpacked bytes of slices, or up to half more. The
+    bytes of a slice are assumed to be spread evenly between its smallest and largest key."""
     cuts = [_key(at) for at in _cuts([(_number(one.low), _number(one.high), one.plain) for one in slices], bytes_each)]
     bounds = [b"", *sorted(set(cuts) - {b""}), b""]
     return [KeySpan(start, end) for start, end in pairwise(bounds)] if len(bounds) > 2 else [WHOLE]
@@ -37,24 +40,38 @@ def shared_out(slices: Iterable[Slice], cut: Sequence[KeySpan]) -> list[tuple[Sl
 
 
 def _cuts(weights: Sequence[tuple[int, int, int]], each: int) -> list[int]:
-    """The positions at which the sum of weights, from the lowest number on, reaches each multiple of `each`. Each
-    weight is spread evenly over its range of numbers. Sums are fixed-point integers, so that what is added at the
-    beginning of a range and subtracted at its end cancels exactly."""
+    """The positions that divide the numbers into ranges, from the lowest number on, each with the sum of weights `each`
+    or up to 1 / MORE more. A range ends where the weights that lie on both sides of its end are smallest, and else at
+    `each`. Each weight is spread evenly over its range of numbers. Sums are fixed-point integers, so that what is added
+    at the beginning of a range and subtracted at its end cancels exactly."""
     each <<= POINT
-    changes: dict[int, int] = {}
+    most = each + each // MORE
+    slopes, begun, ended = (Counter[int]() for _ in range(3))
     for low, high, weight in weights:
         density = (weight << POINT) // (high - low + 1)
-        changes[low] = changes.get(low, 0) + density
-        changes[high + 1] = changes.get(high + 1, 0) - density
+        slopes[low] += density
+        slopes[high + 1] -= density
+        begun[low] += weight
+        ended[high + 1] += weight
     out: list[int] = []
-    density = held = 0
-    for at, end in pairwise(sorted(changes)):
-        density += changes[at]
+    density = across = held = 0
+    ends: list[tuple[int, int, int]] = []  # where the range may end: weight on both sides, sum before it, position
+    for at, end in pairwise(sorted(slopes)):
+        across -= ended[at]
+        if held >= each:
+            ends.append((across, held, at))
+        across += begun[at]
+        density += slopes[at]
         here = at
-        while density and held + density * (end - here) >= each:
-            here += min(end - here, max(1, (each - held) // density))
-            out.append(here)
-            held = 0
+        while density and held + density * (end - here) >= most:
+            if ends:
+                _, before, place = min(ends)
+                held -= before
+                ends.clear()
+            else:
+                here = place = here + min(end - here, max(1, (each - held) // density))
+                held = 0
+            out.append(place)
         held += density * (end - here)
     return out
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import polars as pl
 
 from tistream.arrays import Int64s, UInt64s
+from tistream.model.packed_sort import WORD, sort_words, stable_order
 from tistream.model.tidb_key import KeyParts
-from tistream_sorter.match.packed_sort import WORD, sort_words, stable_order
 
 PLAIN_PREWRITE, PLAIN_COMMIT, WHOLE, UNUSUAL = 0, 1, 2, 3
 CLASS_BITS = 2

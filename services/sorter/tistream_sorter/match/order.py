@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 
 from tistream.arrays import Bools, Int64s
+from tistream.model.packed_sort import stable_order
 from tistream.model.tidb_key import KeyKind, KeyParts
-from tistream_sorter.match.packed_sort import stable_order
 
 
 def segment_order(commit_ts: Int64s, start_ts: Int64s, parts: KeyParts, keys: pl.Series, rows: Int64s) -> Int64s:

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from tistream.arrays import Int64s
 from tistream.format import segment
+from tistream.model.packed_sort import stable_order
 from tistream.model.tidb_key import KeyKind, KeyParts, key_parts
-from tistream_sorter.match.packed_sort import stable_order
 
 Bools = npt.NDArray[np.bool_]
 

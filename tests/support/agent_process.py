@@ -68,6 +68,10 @@ class AgentProcess:
         found: list[dict[str, Any]] = answer.json()["territories"]
         return found
 
+    def held(self) -> set[int]:
+        """The ids of its territories that run; empty while it does not answer."""
+        return {int(one["territory"]) for one in self.territories() or () if one["state"] == "running"}
+
     @property
     def resolved_ts(self) -> int:
         """All changes up to this ts are in its files; 0 while it does not answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from support.agent_world import TENANT, AgentWorld
@@ -16,11 +17,12 @@ class Origin:
     snapshot_ts: int
 
 
-def check(world: AgentWorld) -> None:
-    """The sorter's own ticks commit what the cluster committed, up to the end."""
+def check(world: AgentWorld, files: Sequence[tuple[str, bytes]] | None = None) -> None:
+    """The sorter's own ticks commit what the cluster committed, up to the end. `files`: in the order in which they
+    arrive; default: that in which they were put."""
     cluster = world.cluster
     sorter = SorterWorld(Origin(TENANT, cluster.base_ts), [])
-    for number, (key, data) in enumerate(world.files):
+    for number, (key, data) in enumerate(world.files if files is None else files):
         sorter.push(Delivery(0.0, key, data))
         if number % 3 == 2:
             sorter.tick()

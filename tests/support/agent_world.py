@@ -1,4 +1,4 @@
-"""Agents of one territory beside a model cluster and an object store: kills, take-overs, pauses, lost answers."""
+"""Agents of territories beside a model cluster and an object store: kills, take-overs, pauses, lost answers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from support.agent_judge import counted
 from support.agent_model import ModelCluster
-from tistream.format.change_file import footer_metadata
 from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE
+from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream_agent.core import chain, steps
 from tistream_agent.core.cutter import Draft
 from tistream_agent.core.machine import TerritoryAgent
+from tistream_agent.position import end_of_chain
 
 TENANT = TenantKey("7", "model")
 
@@ -23,6 +24,7 @@ class Process:
     """A process with an agent. `put`: a file that waits for object storage. Paused, it does nothing until it wakes."""
 
     name: str
+    store_id: int
     agent: TerritoryAgent
     paused_ms: int = 0
     put: Draft | None = None
@@ -31,7 +33,8 @@ class Process:
 
 
 class AgentWorld:
-    """The newest process is the holder; older ones may still run. Object storage is away until `away_until_ms`."""
+    """The newest process of a territory is its holder; older ones may still run. Object storage is away until
+    `away_until_ms`. PD keeps what each of the `holds` needs."""
 
     def __init__(self, seed: int, buffer_bytes: int = 256 << 20, range_bounds: tuple[bytes, ...] | None = None) -> None:
         self.buffer_bytes, self.away_until_ms = buffer_bytes, 0
@@ -43,41 +46,53 @@ class AgentWorld:
         self.fenced = 0
         self.starts = 0
         self.agent_stops: list[steps.Stop] = []
-        self.start()
+        self.territories = {1: WHOLE}
+        self.holds = {1: self.cluster.base_ts - 1}  # `connect` has set it
+        self.start(1)
 
     @property
     def files(self) -> list[tuple[str, bytes]]:
         return [(key, data) for key, (data, _) in self.objects.items()]
 
-    def start(self) -> None:
-        """A process starts and reads the last file of the chain, if there is one."""
+    def start(self, store_id: int = 1) -> None:
+        """A process starts and reads the last file of the territory's chain, if there is one."""
+        end = self.end_of_chain(store_id)
+        if end.sealed:
+            return
         self.starts += 1
         config = steps.AgentConfig(
-            *(TENANT, 1, f"{self.starts:016x}", self.starts),
+            *(TENANT, store_id, f"{self.starts:016x}", self.starts),
+            span=self.territories[store_id],
             cut_ms=200,
             idle_cut_ms=600,
             buffer_bytes=self.buffer_bytes,
             range_bounds=self.range_bounds,
         )
-        if self.objects:
-            position = self.position(config)
-        else:
-            position = chain.new_chain(config.span, self.cluster.base_ts)
-        process = Process(f"p{self.starts}", TerritoryAgent(config, position))
-        self.processes.append(process)
+        position = end.position or chain.new_chain(config.span, self.cluster.base_ts)
+        self.processes.append(Process(f"p{self.starts}", store_id, TerritoryAgent(config, position)))
 
-    def position(self, config: steps.AgentConfig) -> chain.Position:
+    def end_of_chain(self, store_id: int) -> chain.ChainEnd:
+        """What the agent reads of a chain."""
         store = MemoryObjectStore()
-        key = max(self.objects, key=lambda one: one.rpartition("/")[2].zfill(24))
-        store.put(key, self.objects[key][0])
-        opened = open_change_file(store, key)
-        return chain.read_position(
-            key, opened.ts, footer_metadata(key, opened.footer), read_watermarks(store, opened), config.span
-        )
+        for key in [key for key in self.objects if layout.parse_change_file(key)[1] == store_id][-1:]:
+            store.put(key, self.objects[key][0])
+        return end_of_chain(store, TENANT, store_id, self.territories.get(store_id))
 
     @property
     def holder(self) -> Process:
         return self.processes[-1]
+
+    def holds_it(self, process: Process) -> bool:
+        """Whether the process is the newest one of its territory."""
+        return [one for one in self.processes if one.store_id == process.store_id][-1] is process
+
+    def hold(self, store_id: int, ts: int) -> None:
+        """PD keeps what is above `ts` for a territory, and may collect what no territory needs."""
+        self.holds[store_id] = max(self.holds.get(store_id, 0), ts)
+        self.collect()
+
+    def collect(self) -> None:
+        self.cluster.hold_ts = max(self.cluster.hold_ts, min(self.holds.values(), default=self.cluster.tso()))
 
     def run(self, ms: int, step_ms: int = 20, faults: bool = True, work: bool = True) -> None:
         rng, until = self.rng, self.cluster.now_ms + ms
@@ -92,13 +107,16 @@ class AgentWorld:
 
     def faults(self) -> None:
         rng = self.rng
-        holder = self.processes[-1]
+        holders = [one for one in self.processes if self.holds_it(one)]
+        if not holders:
+            return
+        holder = holders[0] if len(holders) == 1 else rng.choice(holders)
         if rng.random() < 0.01:  # killed: another process starts
             self.end(holder)
-            self.start()
+            self.start(holder.store_id)
         elif rng.random() < 0.01:  # paused, while another takes over; it wakes later
             holder.paused_ms = self.cluster.now_ms + rng.choice([100, 500, 1_500])
-            self.start()
+            self.start(holder.store_id)
         elif rng.random() < 0.02:
             mine = [number for owner, number in self.cluster.streams if owner == holder.name]
             if mine:
@@ -119,7 +137,7 @@ class AgentWorld:
                 self.turn(process)
             if self.cluster.now_ms % 1_000 < 20 and counted(self.files, self.cluster.base_ts).watermark() >= end_ts:
                 return
-        lowest = self.processes[-1].agent.lowest()
+        lowest = [(one.store_id, one.agent.lowest()) for one in self.processes]
         raise AssertionError(f"stuck: {lowest}, {counted(self.files, self.cluster.base_ts).lowest()}")
 
     # -- one process --------------------------------------------------------------------------------------------------
@@ -165,7 +183,7 @@ class AgentWorld:
                 case steps.Register():
                     if (process.name, command.stream) in cluster.streams:
                         # A paused one that wakes may ask below the hold of its successor: its files are refused.
-                        cluster.register(process.name, command, counts=process is self.processes[-1])
+                        cluster.register(process.name, command, counts=self.holds_it(process))
                 case steps.CloseStream():
                     cluster.close(process.name, command.stream)
                 case steps.PutFile(draft=draft) if now < self.away_until_ms:
@@ -173,7 +191,8 @@ class AgentWorld:
                 case steps.PutFile(draft=draft):
                     later(self.put(draft))
                 case steps.MoveHold(ts=ts):
-                    cluster.hold_ts = max(cluster.hold_ts, ts) if process is self.processes[-1] else cluster.hold_ts
+                    if self.holds_it(process):
+                        self.hold(process.store_id, ts)
                     later(steps.HoldSet(ts))
                 case steps.StopReading():
                     process.reading = False
@@ -183,8 +202,8 @@ class AgentWorld:
                     self.agent_stops.append(command)
                     self.fenced += code == "fenced"
                     self.end(process)
-                    if process is not None and not self.processes:
-                        self.start()
+                    if all(one.store_id != process.store_id for one in self.processes):
+                        self.start(process.store_id)
 
     def put(self, draft: Draft) -> steps.Event:
         """A conditional PUT."""

@@ -16,9 +16,9 @@ from tistream_agent.core.chain import new_chain
 from tistream_agent.core.cutter import Draft
 
 
-def agents_tenant(up: Platform, name: str) -> GoldenSet:
-    """The set whose changes the TiKV has, as a tenant of this name, with its schema."""
-    loaded = golden.load_as("everything", "8", name)
+def agents_tenant(up: Platform, name: str, of: str = "everything") -> GoldenSet:
+    """The set `of` whose changes the TiKV has, as a tenant of this name, with its schema."""
+    loaded = golden.load_as(of, "8", name)
     golden.put(up.objects, loaded.schema_snap)
     return loaded
 

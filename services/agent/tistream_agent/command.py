@@ -19,6 +19,7 @@ from tistream_agent.replay.command import replay
 if TYPE_CHECKING:
     from tistream.model.ids import TenantKey
     from tistream_agent.connecting.connect import Connector
+    from tistream_agent.connecting.platform import TenantTerritories
 
 agent_app = typer.Typer(no_args_is_help=True, help="The agent: reads the changes of an unmodified TiDB from TiKV.")
 
@@ -122,6 +123,7 @@ def connect(
     """Check a TiDB cluster, store its schema, register it as a tenant, and print how to run its agent."""
     from tistream.model.ids import TenantKey
     from tistream_agent.connecting.manifests import command_line, compose_service, kubernetes_manifest
+    from tistream_agent.connecting.platform import PlatformApi, TenantTerritories
 
     if manifest not in (None, "compose", "kubernetes"):
         raise typer.BadParameter(f"--manifest {manifest} is not known: give compose or kubernetes")
@@ -132,7 +134,8 @@ def connect(
             return
         begins_ts = connector.connect()
         if assign:
-            _assign(connector, begins_ts, url, TenantKey.parse(cluster, tenant), (pd, cluster_id, kind, keyspace))
+            of, api = TenantKey.parse(cluster, tenant), PlatformApi(url, _api_token())
+            _assign(connector, begins_ts, TenantTerritories(api, of, pd, cluster_id, kind, keyspace))
             return
         connector.undivided()
     given = {
@@ -222,26 +225,60 @@ def agent_drain(
     typer.echo(f"agent {node} takes territories again" if undo else f"agent {node} is being drained")
 
 
-def _assign(
-    connector: Connector, begins_ts: int, url: str, tenant: TenantKey, upstream: tuple[str, int, TenantKind, str]
+@agent_app.command("divide")
+def agent_divide(
+    pd: Pd,
+    objects: Objects,
+    cluster: Cluster,
+    tenant: Tenant,
+    territory: Annotated[list[int], typer.Option(min=1, help="Id of a territory. Repeat it for neighbours to merge.")],
+    into: Annotated[int, typer.Option(min=1, max=64, help="Number of new territories in their place.")] = 2,
+    keyspace: Keyspace = "",
+    kind: Kind = TenantKind.TIDB,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    url: Url = "http://127.0.0.1:8000",
 ) -> None:
-    """Give the keys that no territory of the tenant has to the platform's agents, in as many territories as their
-    regions need. `upstream`: addresses of PD, its cluster id, the kind, the keyspace."""
-    from tistream.wire.bulk.territories import AddTerritory
-    from tistream_agent.connecting.platform import PlatformApi
+    """Split a territory of the platform's agents, or merge neighbours (--into 1), while they are read.
 
-    api, (pd, pd_cluster_id, kind, keyspace) = PlatformApi(url, _api_token()), upstream
-    for number, span in connector.divide(api.territories(tenant), begins_ts):
-        wanted = AddTerritory(
-            territory=str(number),
-            pd=pd,
-            pd_cluster_id=str(pd_cluster_id),
-            kind=kind,
-            keyspace=keyspace,
-            start_key=span.start.hex(),
-            end_key=span.end.hex(),
-        )
-        api.add_territory(tenant, wanted)
+    No change is lost or repeated. An interrupted command is finished by running it again. The store of an old territory
+    stays: `tistream store retire` it when its files are read.
+    """
+    from tistream.concurrency import sleep
+    from tistream.model.ids import TenantKey
+    from tistream.service.ids import random_id
+    from tistream.storage.open import open_objects
+    from tistream_agent.connecting.checks import table
+    from tistream_agent.connecting.divider import Divider
+    from tistream_agent.connecting.platform import PlatformApi, TenantTerritories
+    from tistream_agent.order import addresses
+    from tistream_agent.upstream.keyspaces import tenant_keys
+    from tistream_agent.upstream.pd import PdClient
+    from tistream_agent.upstream.stores import Channels, TlsFiles
+
+    with _one_line():
+        of, client = TenantKey.parse(cluster, tenant), PdClient(addresses(pd), Channels(TlsFiles(ca, cert, key)))
+        api = PlatformApi(url, _api_token())
+        Divider(
+            of,
+            tenant_keys(client, kind, keyspace),
+            client,
+            open_objects(objects),
+            TenantTerritories(api, of, pd, client.cluster_id, kind, keyspace),
+            sleep,
+            lambda check: typer.echo(table([check]), err=True),
+            random_id(),
+        ).divide(sorted(set(territory)), into)
+
+
+def _assign(connector: Connector, begins_ts: int, territories: TenantTerritories) -> None:
+    """Give the keys that no territory of the tenant has to the platform's agents, in as many territories as their
+    regions need."""
+    from tistream_agent.core.chain import Child
+
+    for number, span in connector.divide(territories.spans(), begins_ts):
+        territories.add(Child(number, span))
     typer.echo("the platform's agents take them over: `tistream agent list` shows which")
 
 

@@ -3,7 +3,7 @@ territory is the span of keys that one agent reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tistream.errors import CorruptObject, FatalError, NotFoundYet
@@ -21,11 +21,9 @@ _PAGE = 1_000  # names in the answer of a LIST
 _TAIL = 1_000  # files: ten minutes of a busy territory
 
 
-SEALED = "sealed"  # in place of the nonce of the chain's last file, after `tistream disconnect`
-
-
 class ChainSealed(FatalError):
-    """Raised if `tistream disconnect` has ended the territory's chain for good: no agent may continue it."""
+    """Raised if `tistream disconnect` or `tistream agent divide` has ended the territory's chain: no agent may continue
+    it."""
 
     code = "sealed"
 
@@ -75,27 +73,37 @@ def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: 
 
     Raises CorruptObject if the newest file was not written by an agent or is damaged, and ChainSealed.
     """
-    found, sealed = end_of_chain(objects, tenant, store_id, span)
-    if sealed:
+    end = end_of_chain(objects, tenant, store_id, span)
+    if end.children:
+        raise ChainSealed(divided_text(tenant, store_id, end.children))
+    if end.sealed:
         raise ChainSealed(
             f"`tistream disconnect` sealed territory {store_id} of tenant {tenant}: `tistream connect` opens it again"
         )
-    return found
+    return end.position
 
 
-def end_of_chain(
-    objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan | None
-) -> tuple[chain.Position | None, bool]:
-    """Read where a chain continues: after its newest file. Returns the position (None if the chain has no file), and
-    whether that file ends the chain for good. `span` is as in chain.read_position. Raises CorruptObject."""
+def divided_text(tenant: TenantKey, store_id: int, children: Sequence[chain.Child]) -> str:
+    """Say which territories have the keys of one that was divided, and how to finish the division."""
+    heirs = ", ".join(str(one.store_id) for one in children)
+    return (
+        f"the keys of territory {store_id} of tenant {tenant} are in {heirs} now: if no agent has those, run "
+        f"`tistream agent divide` again for {store_id}"
+    )
+
+
+def end_of_chain(objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan | None) -> chain.ChainEnd:
+    """Read where a chain ends: its newest file. `span` is as in chain.read_position. Raises CorruptObject."""
     ts = newest_file(objects, tenant, store_id)
     if not ts:
-        return None, False
+        return chain.ChainEnd()
     key = layout.change_file(tenant, store_id, ts)
     file = open_change_file(objects, key)
     said = change_file.footer_metadata(key, file.footer)
-    position = chain.read_position(key, ts, said, read_watermarks(objects, file), span)
-    return position, said.get(chain.NONCE) == SEALED
+    children = chain.read_children(key, said)
+    # A last file that names children repeats the promises of all keys that the territory had.
+    position = chain.read_position(key, ts, said, read_watermarks(objects, file), None if children else span)
+    return chain.ChainEnd(position, said.get(chain.NONCE) == chain.SEALED, children)
 
 
 def recent_claims(objects: ObjectStore, tenant: TenantKey, store_id: int, now_ms: int) -> RecentClaims:

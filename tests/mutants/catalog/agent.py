@@ -8,6 +8,7 @@ from typing import Any
 from mutants.mutant import Function, mutant
 
 HISTORY = "test_no_row_is_lost_in_a_random_history"
+DIVIDED = "test_no_row_is_lost_while_territories_are_divided"
 GOLDEN = "test_the_files_of_a_recorded_stream_have_every_change_and_reach_the_end"
 
 
@@ -213,3 +214,41 @@ def gap_with_keys_of_the_tenant(original: Function) -> Function:
 def new_territory_promises_more_than_is_known(original: Function) -> Function:
     """The chain of a new territory promises changes that no file has."""
     return lambda position, base_ts: original(position, base_ts + 1)
+
+
+@mutant(
+    "tistream_agent:next_steps",
+    invariants=(1, 7),
+    catchers=("test_a_split_ends_the_chain_and_then_begins_one_for_each_part", DIVIDED),
+)
+def new_territories_begin_beside_the_old_one(original: Function) -> Function:
+    """R1: the chains of new territories begin before the last file of the one that had their keys."""
+
+    def broken(children: Any, parents: Any, begun: Any) -> Any:
+        named = {number: replace(end, children=tuple(children)) for number, end in parents.items()}
+        found = list(original(children, named, begun))
+        return found or original(children, parents, begun)
+
+    return broken
+
+
+@mutant(
+    "tistream_agent:next_steps",
+    invariants=(1, 7),
+    catchers=("test_a_split_ends_the_chain_and_then_begins_one_for_each_part",),
+)
+def new_territories_promise_what_the_newest_key_has(original: Function) -> Function:
+    """R2: the first file of a new territory promises for all keys what the old ones promise for some."""
+
+    def broken(children: Any, parents: Any, begun: Any) -> Any:
+        top = max(promise.ts for end in parents.values() for promise in end.position.promises)
+
+        def raised(step: Any) -> Any:
+            its = tuple(replace(promise, ts=top) for promise in step.position.promises)
+            return replace(step, position=replace(step.position, promises=its))
+
+        return [
+            raised(step) if type(step).__name__ == "BeginChild" else step for step in original(children, parents, begun)
+        ]
+
+    return broken

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support import golden, plain_http
+from support.agent_judge import counted
 from support.agent_process import AgentProcess
 from support.emulated import EmulatedTikv
 from support.http_world import CLOCK, LEASE_MS, Server
 from support.waiting import eventually
 from tistream.format import change_file
 from tistream.model.ids import TenantKey
+from tistream.model.tenant_kind import TenantKind
 from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream.storage.change_reader import open_change_file
+from tistream_agent.connecting.checks import Check
+from tistream_agent.connecting.divider import Divider
+from tistream_agent.connecting.platform import PlatformApi, TenantTerritories
+from tistream_agent.upstream.keyspaces import tenant_keys
+from tistream_agent.upstream.pd import PdClient
+from tistream_agent.upstream.stores import Channels, TlsFiles
 from tistream_meta.app import build_app
 from tistream_meta.settings import MetaSettings
 
@@ -90,6 +98,27 @@ class World:
             found += [nonce] if found[-1:] != [nonce] else []
         return found
 
+    def files(self) -> list[tuple[str, bytes]]:
+        """The files of all chains, one chain after the other."""
+        found = [
+            layout.parse_change_file(info.key) for info in self.objects.list_after(layout.push_prefix(self.tenant))
+        ]
+        keys = [layout.change_file(*one) for one in sorted(one for one in found if one is not None)]
+        return [(key, self.objects.get(key)) for key in keys]
+
+    def divide(self, parents: list[int], into: int, noticed: Callable[[], bool]) -> None:
+        """What `tistream agent divide` does; it waits until the agents have noticed."""
+        pd = PdClient([self.tikv.address], Channels(TlsFiles()))
+        upstream = self.tikv.address, self.tikv.cluster_id, TenantKind.TIDB, ""
+        assigned = TenantTerritories(PlatformApi(self.meta.url, {}), self.tenant, *upstream)
+        owned = tenant_keys(pd, TenantKind.TIDB, "")
+        shown = list[Check]()
+        divider = Divider(
+            *(self.tenant, owned, pd, self.objects, assigned, lambda _: eventually(noticed), shown.append, "c0ffee")
+        )
+        divider.divide(parents, into)
+        assert all(check.passed for check in shown)
+
     def close(self) -> None:
         for agent in self.agents.values():
             agent.kill()
@@ -145,12 +174,18 @@ def test_without_meta_servers_the_holder_goes_on(world: World) -> None:
     eventually(lambda: world.said().get("state") == "running")
 
 
-def test_a_drained_agent_hands_over_and_a_removed_territory_ends(world: World) -> None:
+def test_a_drained_agent_hands_over_and_a_territory_is_divided_and_removed_while_it_is_read(world: World) -> None:
     first, second = _pair(world)
     world.ask("POST", f"/v1/nodes/{first.settings['NODE_ID']}/drain", {"draining": True})
     eventually(lambda: world.said().get("state") == "running" and second.territories() != [])
     eventually(lambda: first.territories() == [])
+    world.divide([1], 2, lambda: 1 not in second.held())
+    eventually(lambda: second.held() == {2, 3})
     world.tikv.play_out()
+    world.divide([2, 3], 1, lambda: second.held() == {4})
     eventually(lambda: second.reached(world.loaded.end_ts))
-    world.ask("DELETE", "/v1/clusters/7/tenants/nodes/territories/1")
+    slices = counted(world.files(), world.loaded.snapshot_ts)
+    assert slices.waiting == []
+    assert slices.watermark() >= world.loaded.end_ts
+    world.ask("DELETE", "/v1/clusters/7/tenants/nodes/territories/4")
     eventually(lambda: second.territories() == [])

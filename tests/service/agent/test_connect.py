@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from support import golden
 from support.certificates import Authority
 from support.emulated import EmulatedTikv
-from tistream.errors import TiStreamError, Unavailable
+from tistream.errors import InvalidRequest, TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
-from tistream.model.span import WHOLE
+from tistream.model.span import WHOLE, KeySpan
 from tistream.model.tenant_kind import TenantKind
 from tistream.schema.records import TableChange
 from tistream.schema.tidb.snapshot import Snapshot, parse_snapshot
@@ -24,9 +24,11 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_agent.command import register
 from tistream_agent.connecting.checks import CannotConnect, Check
 from tistream_agent.connecting.connect import Connection, Connector
-from tistream_agent.core.chain import Promise
+from tistream_agent.connecting.divider import Divider
+from tistream_agent.core.chain import Child, Promise
 from tistream_agent.core.territory import assert_tiled
 from tistream_agent.position import ChainSealed, last_position
+from tistream_agent.upstream.keyspaces import tenant_keys
 from tistream_agent.upstream.pd import OtherCluster, PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
 
@@ -188,6 +190,59 @@ def test_keys_that_are_divided_anew_go_on_in_chains_that_had_others(
         position = last_position(world.objects, TENANT, number, span)
         assert position is not None
         assert position.promises == (Promise(span, ts),)
+
+
+class Listed:
+    """The territories of a platform without agents. `refuses`: it does not answer any more."""
+
+    def __init__(self, there: dict[int, KeySpan]) -> None:
+        self.there, self.refuses = there, False
+
+    def spans(self) -> dict[int, KeySpan]:
+        return dict(self.there)
+
+    def add(self, child: Child) -> None:
+        if self.refuses:
+            raise Unavailable("no answer from the API")
+        self.there[child.store_id] = child.span
+
+    def remove(self, store_id: int) -> None:
+        del self.there[store_id]
+
+
+# Attack: a division ends half way, and is run again with other wishes; it is run once more when it is complete
+def test_a_territory_is_split_and_merged_and_holds_back_what_the_new_ones_need(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv)
+    ts = world.connector.connect()
+    listed = Listed(dict(world.connector.divide({}, ts)))
+    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
+    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    listed.refuses = True
+    with pytest.raises(Unavailable):
+        divider.divide([1], 2)
+    assert {f"tistream-7-connected-{number}" for number in (1, 2, 3)} == set(tikv.holds)
+    listed.refuses = False
+    low, high = divider.divide([1], 3)
+    assert listed.there == {2: low.span, 3: high.span}
+    assert_tiled(WHOLE, [low.span, high.span])
+    assert tikv.holds == {f"tistream-7-connected-{number}": ts - 1 for number in (2, 3)}
+    for child in (low, high):
+        position = last_position(world.objects, TENANT, child.store_id, child.span)
+        assert position is not None
+        assert position.promises == (Promise(child.span, ts),)
+    with pytest.raises(CannotConnect, match=r"are in 2, 3 now: .* else connect with --territory 2"):
+        world.connector.connect()
+    both = divider.divide([2, 3], 1)
+    assert both == divider.divide([2, 3], 1) == (Child(4, WHOLE),)
+    assert listed.there == {4: WHOLE}
+    assert tikv.holds == {"tistream-7-connected-4": ts - 1}
+    with pytest.raises(InvalidRequest, match="have no territory 9"):
+        divider.divide([9], 2)
+    other = World(tikv, regions_max=1, territory=4, objects=world.objects)
+    assert [number for number, _ in other.connector.divide({4: KeySpan(b"", b"t")}, ts)][:2] == [5, 6]
 
 
 def test_a_small_cluster_is_one_territory(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:

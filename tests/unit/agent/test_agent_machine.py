@@ -12,14 +12,13 @@ from support import cdcpb
 from support.agent_bench import BASE, CONFIG, INITIALIZED, LEFT, RIGHT, Bench, change, keys
 from support.agent_judge import counted
 from tistream.errors import InvalidRequest
-from tistream.format.change_file import footer_metadata
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.storage.backends.memory import MemoryObjectStore
-from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream_agent.core import chain, steps
 from tistream_agent.core.keys import TIDB_GAP, TIDB_SCOPE, KeyMap, Region, encoded_bound, raw_scope
 from tistream_agent.core.territory import WaitsForRegion
+from tistream_agent.position import end_of_chain
 from tistream_agent.upstream.keyspaces import check_span
 
 
@@ -236,8 +235,23 @@ def test_a_damaged_message_ends_its_stream_and_the_third_stops_the_territory() -
         request = bench.register()[11]
         commands = bench.step(steps.Received(request.stream, [b"\xff\xff"]))
         assert any(isinstance(one, steps.CloseStream) for one in commands)
-        assert any(isinstance(one, steps.Stop) for one in commands) is (number == 2)
+        stops = [one.reason for one in commands if isinstance(one, steps.Stop)]
+        assert ["restart the agent, which continues after its last file" in one for one in stops] == [True] * (
+            number == 2
+        )
         bench.run([LEFT, RIGHT], 4_000)
+    again = Bench(_position(bench))
+    assert {one.checkpoint_ts for one in again.register().values()} == {BASE}, "the way out that it names"
+
+
+def _position(bench: Bench) -> chain.Position:
+    """Where a process continues that starts when all files of this one are stored."""
+    objects, draft = MemoryObjectStore(), bench.drafts[-1]
+    objects.put(draft.key, draft.data())
+    found = end_of_chain(objects, draft.tenant, draft.store_id, CONFIG.span).position
+    assert found is not None
+    assert found.next_ts == draft.ts + 1
+    return found
 
 
 def test_a_restart_during_a_scan_begins_from_the_base() -> None:  # A4, A5
@@ -246,13 +260,8 @@ def test_a_restart_during_a_scan_begins_from_the_base() -> None:  # A4, A5
     bench.receive(requests[12], INITIALIZED)
     bench.receive(requests[12], resolved=BASE + 60)
     bench.run([], 4_000)
-    objects, data = MemoryObjectStore(), bench.drafts[-1].data()
-    objects.put(bench.drafts[-1].key, data)
-    opened = open_change_file(objects, bench.drafts[-1].key)
-    said = footer_metadata(opened.key, opened.footer)
-    position = chain.read_position(opened.key, opened.ts, said, read_watermarks(objects, opened), CONFIG.span)
+    position = _position(bench)
     assert [(one.span.start, one.ts) for one in position.promises] == [(b"", BASE), (b"k", BASE + 60)]
-    assert position.next_ts == opened.ts + 1
     again = Bench(position)
     assert {one.checkpoint_ts for one in again.register().values()} == {BASE, BASE + 60}
     assert counted([(draft.key, draft.data()) for draft in bench.drafts], BASE).watermark() == BASE

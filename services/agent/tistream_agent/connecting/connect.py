@@ -3,9 +3,9 @@ the tenant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 
 import grpc
 
@@ -25,12 +25,12 @@ from tistream_agent.connecting.checks import (
     reach_check,
     version_check,
 )
-from tistream_agent.connecting.territories import REGIONS_MAX, covers, divided, first_keys, not_taken
+from tistream_agent.connecting.territories import REGIONS_MAX, covers, divided, first_keys, grown, not_taken
 from tistream_agent.core import chain
-from tistream_agent.core.cutter import Draft
+from tistream_agent.core.cutter import draft_without_rows
 from tistream_agent.core.keys import KeyMap, encoded_bound
 from tistream_agent.core.steps import HoldRefused
-from tistream_agent.position import SEALED, end_of_chain, snapshot_ts
+from tistream_agent.position import divided_text, end_of_chain, snapshot_ts
 from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import TenantKeys, tenant_keys
 from tistream_agent.upstream.pd import NULL_KEYSPACE, HoldTooLow, PdClient
@@ -102,7 +102,9 @@ class Connector:
         tenant = self._connection.tenant
         owned = self._owned()
         hold = GcHold(self._pd, tenant, self._connection.territory, owned.held)
-        position, sealed = end_of_chain(self._objects, tenant, self._connection.territory, None)
+        end = self._end(self._connection.territory)
+        self._check_undivided(end)
+        position = end.position
         stored = self._stored() if position is None else position.lowest_ts
         known = self._known() if stored is None else None
         begins = known if stored is None else stored
@@ -127,7 +129,7 @@ class Connector:
             # The registry deletes schema_snap once it has read it: from then on only the chain says where to begin.
             position = chain.new_chain(WHOLE, ts)
             self._new(*self._next_file(position, self._nonce))
-        elif sealed:
+        elif end.sealed:
             self._new(*self._next_file(position, self._nonce))
             self._passed(Check("chain", True, f"opened again at {ts}"))
         try:
@@ -145,23 +147,41 @@ class Connector:
         owned, tenant, most = self._owned(), self._connection.tenant, self._connection.regions_max
         starts = self._starts(owned.keys)
         spans = [part for span in not_taken(list(taken.values())) for part in divided(span, starts, most)]
-        free = (number for number in count(self._connection.territory) if number not in taken)
-        found = list(zip(free, spans, strict=False))
-        chains = [end_of_chain(self._objects, tenant, number, None) for number, _ in found]
+        ends = dict(self._usable(taken, len(spans)))
+        found = list(zip(ends, spans, strict=True))
         known = [self._known()] if found else []
-        ends = [begins_ts, *known, *(None if position is None else position.lowest_ts for position, _ in chains)]
-        begins_ts = min(ts for ts in ends if ts is not None)
-        for (number, span), (position, sealed) in zip(found, chains, strict=True):
-            goes_on = position is not None and not sealed and covers(position, span)
+        lowest = [begins_ts, *known, *(end.position.lowest_ts for end in ends.values() if end.position is not None)]
+        begins_ts = min(ts for ts in lowest if ts is not None)
+        for number, span in found:
+            position = ends[number].position
+            goes_on = position is not None and not ends[number].sealed and covers(position, span)
             at = position.lowest_ts if position is not None and goes_on else begins_ts
             moved = GcHold(self._pd, tenant, number, owned.held).move(at - 1)
             if isinstance(moved, HoldRefused):
                 self._passed(Check("garbage collection", False, str(HoldTooLow(moved.ts, moved.safe_point))))
             if not goes_on:
                 self._new(*self._next_file(chain.begins_at(position, at), self._nonce, number))
+        for number, regions in grown(taken, starts, most):
+            advice = f"`tistream agent divide --territory {number} --into {regions // most + 1}` splits it"
+            self._passed(Check("territories", True, f"territory {number} has {regions} regions: {advice}"))
         new = ", ".join(str(number) for number, _ in found) or "none"
         self._passed(Check("territories", True, f"{len(starts)} regions; new ones: {new}"))
         return found
+
+    def _usable(self, taken: Container[int], number: int) -> Iterator[tuple[int, chain.ChainEnd]]:
+        """The first `number` ids for new territories, from the connection's on, each with the end of its chain: no
+        territory has it, and none that was divided had it."""
+        free = ((one, self._end(one)) for one in count(self._connection.territory) if one not in taken)
+        return islice((one for one in free if not one[1].children), number)
+
+    def _end(self, territory: int) -> chain.ChainEnd:
+        return end_of_chain(self._objects, self._connection.tenant, territory, None)
+
+    def _check_undivided(self, end: chain.ChainEnd) -> None:
+        if end.children:
+            tenant, territory = self._connection.tenant, self._connection.territory
+            why = divided_text(tenant, territory, end.children)
+            self._passed(Check("chain", False, f"{why}; else connect with --territory {end.children[0].store_id}"))
 
     def undivided(self) -> None:
         """Show what to do if an agent of its own is to read more regions than a territory should have."""
@@ -200,19 +220,8 @@ class Connector:
     def _next_file(self, position: chain.Position, nonce: str, territory: int | None = None) -> tuple[str, bytes]:
         """The key and the bytes of the next file of a territory's chain; None: that of the connection. It has no rows,
         and repeats up to which ts each key is complete (`position`)."""
-        draft = Draft(
-            tenant=self._connection.tenant,
-            store_id=self._connection.territory if territory is None else territory,
-            ts=position.next_ts,
-            prev_ts=position.prev_ts,
-            nonce=nonce,
-            epoch=0,
-            promises=position.promises,
-            carried=position.promises,
-            changes=(),
-            watermarks=(),
-            size=0,
-        )
+        number = self._connection.territory if territory is None else territory
+        draft = draft_without_rows(self._connection.tenant, number, position, nonce)
         return draft.key, draft.data()
 
     def disconnect(self) -> None:
@@ -227,21 +236,21 @@ class Connector:
 
     def _seal(self) -> bool:
         """Put a last file after the chain's newest one. Returns whether the chain was open before."""
-        tenant, territory = self._connection.tenant, self._connection.territory
+        territory = self._connection.territory
         for _ in range(_SEALS):
             try:
-                position, sealed = end_of_chain(self._objects, tenant, territory, None)
+                end = self._end(territory)
             except CorruptObject as error:
                 self._passed(Check("chain", True, f"ends with a file after which no agent continues: {error}"))
                 return False
-            if position is None or sealed:
-                self._passed(Check("chain", True, "sealed already" if sealed else "has no file"))
+            if end.position is None or end.sealed:
+                self._passed(Check("chain", True, "sealed already" if end.sealed else "has no file"))
                 return False
             try:
-                self._objects.put_new(*self._next_file(position, SEALED))
+                self._objects.put_new(*self._next_file(end.position, chain.SEALED))
             except (CommitConflict, CommitStateUnknown):
                 continue  # the agent was faster, or no answer came: the newest file shows which
-            self._passed(Check("chain", True, f"sealed after {position.prev_ts}"))
+            self._passed(Check("chain", True, f"sealed after {end.position.prev_ts}"))
             return True
         raise CannotConnect(f"the agent of territory {territory} writes faster than its chain is sealed: stop it first")
 
@@ -280,7 +289,9 @@ class Connector:
         InvalidRequest for a wrong keyspace."""
         connection, name = self._connection, "history"
         owned = self._owned()
-        position, _ = end_of_chain(self._objects, connection.tenant, connection.territory, None)
+        end = self._end(connection.territory)
+        self._check_undivided(end)
+        position = end.position
         reached = self._stored() if position is None else position.lowest_ts
         if reached is None:
             try:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.model.tenant_kind import TenantKind
 from tistream.wire.bulk.territories import AddTerritory, TerritoryInfo, TerritoryList
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.meta import Accepted, DrainNode, NodeInfo, NodeList, TenantList
 from tistream.wire.sorter import Coverage
+from tistream_agent.core.chain import Child
 
 _ATTEMPTS = 3
 
@@ -89,6 +92,40 @@ class PlatformApi:
     def _of(self, tenant: TenantKey) -> str:
         names = quote(tenant.cluster_id, safe=""), quote(tenant.tenant_id, safe="")
         return "{}/v1/clusters/{}/tenants/{}/territories".format(self._url, *names)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantTerritories:
+    """The territories of a tenant. A new one gets the addresses of PD, its cluster id, the kind, and the name of the
+    keyspace."""
+
+    api: PlatformApi
+    tenant: TenantKey
+    pd: str
+    pd_cluster_id: int
+    kind: TenantKind
+    keyspace: str
+
+    def spans(self) -> Mapping[int, KeySpan]:
+        """The keys of each territory, by id."""
+        return self.api.territories(self.tenant)
+
+    def add(self, child: Child) -> None:
+        """Create a territory. No error if it exists."""
+        wanted = AddTerritory(
+            territory=str(child.store_id),
+            pd=self.pd,
+            pd_cluster_id=str(self.pd_cluster_id),
+            kind=self.kind,
+            keyspace=self.keyspace,
+            start_key=child.span.start.hex(),
+            end_key=child.span.end.hex(),
+        )
+        self.api.add_territory(self.tenant, wanted)
+
+    def remove(self, store_id: int) -> None:
+        """Remove a territory. No error if there is none."""
+        self.api.remove_territory(self.tenant, store_id)
 
 
 def agent_rows(nodes: Sequence[NodeInfo], territories: Sequence[TerritoryInfo]) -> list[tuple[str, ...]]:

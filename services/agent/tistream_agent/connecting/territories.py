@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tistream.model.span import WHOLE, KeySpan, merge_spans
 from tistream_agent.core.chain import Position
@@ -45,3 +46,13 @@ def divided(span: KeySpan, starts: Sequence[bytes], most: int = REGIONS_MAX) -> 
     keys of all regions."""
     inside = [one for one in starts if one in span and one != span.start]
     return ranges_of(span, bounds_among(inside, len(inside) // most + 1))
+
+
+def grown(taken: Mapping[int, KeySpan], starts: Sequence[bytes], most: int) -> Iterator[tuple[int, int]]:
+    """The territories that have more than `most` regions: id and number. `starts`: the first keys of all regions, in
+    order."""
+    for number, span in sorted(taken.items()):
+        beyond = bisect_left(starts, span.end) if span.end else len(starts)
+        regions = beyond - bisect_left(starts, span.start)
+        if regions > most:
+            yield number, regions

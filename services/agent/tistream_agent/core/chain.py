@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -21,8 +22,11 @@ from tistream.model.span import WHOLE, KeySpan, merge_spans
 NONCE = "tistream.agent_nonce"
 EPOCH = "tistream.agent_epoch"
 SPANS = "tistream.agent_spans"
+CHILDREN = "tistream.agent_children"
 SOURCE = "tistream.source"
 SOURCE_CDC = "tikv-cdc"
+SEALED = "sealed"  # in place of the nonce of a last file, after which no agent continues
+SPANS_BYTES_MAX = 1 << 20  # of tistream.agent_spans
 REMEDY = "run `tistream connect` with a new --territory (docs/agent.md)"
 
 
@@ -51,6 +55,24 @@ class Position:
         """The lowest ts of the promises. TiKV must still have all versions above it and, for old values, the newest
         version at or below it."""
         return min(promise.ts for promise in self.promises)
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A territory that has keys of one that was divided, and its keys."""
+
+    store_id: int
+    span: KeySpan
+
+
+@dataclass(frozen=True, slots=True)
+class ChainEnd:
+    """What the newest file of a chain states. `position` is None if the chain has no file. `sealed`: no agent may
+    continue the chain. `children`: the territories among which the keys were divided; empty if they were not."""
+
+    position: Position | None = None
+    sealed: bool = False
+    children: tuple[Child, ...] = ()
 
 
 def new_chain(span: KeySpan, base_ts: int) -> Position:
@@ -97,7 +119,7 @@ def read_position(
     spans = merge_spans((one.span for one in promises), max(1, len(promises))) if span is None else (span,)
     if not spans:
         raise CorruptObject(key, "it promises nothing for any key: a new territory has to take them")
-    return Position(ts, ts + 1, tuple(one for its in spans for one in _tiled(key, its, promises)))
+    return Position(ts, ts + 1, tuple(one for its in spans for one in tiled(key, its, promises)))
 
 
 def read_spans(key: str, metadata: Mapping[str, str]) -> list[Promise]:
@@ -109,14 +131,50 @@ def read_spans(key: str, metadata: Mapping[str, str]) -> list[Promise]:
         raise CorruptObject(key, f"{SPANS} is not a list of [start, end, base_ts]: {error}; {REMEDY}") from error
 
 
-def spans_text(promises: Sequence[Promise]) -> str:
-    """Encode promises as the text of `tistream.agent_spans`, which `read_spans` parses."""
+def spans_text(promises: Sequence[Promise], lowest_ts: int) -> str:
+    """Encode promises, which are in key order, as the text of `tistream.agent_spans`, which `read_spans` parses.
+
+    A text beyond SPANS_BYTES_MAX would make the footer too large for readers (formats.md). So neighbours are joined
+    until it is short enough: a joined promise has the lowest ts of its parts, or `lowest_ts`, which holds for all keys
+    of the territory, if there are other keys between them.
+    """
+    joined, together = promises, 1
+    while len(text := _spans_text(joined)) > SPANS_BYTES_MAX and len(joined) > 1:
+        together *= 2
+        runs = (promises[at : at + together] for at in range(0, len(promises), together))
+        joined = [_joined(run, lowest_ts) for run in runs]
+    return text
+
+
+def _joined(run: Sequence[Promise], lowest_ts: int) -> Promise:
+    whole = all(left.span.end == right.span.start for left, right in pairwise(run))
+    ts = min(promise.ts for promise in run) if whole else lowest_ts
+    return Promise(KeySpan(run[0].span.start, run[-1].span.end), ts)
+
+
+def _spans_text(promises: Sequence[Promise]) -> str:
     return json.dumps([[p.span.start.hex(), p.span.end.hex(), str(p.ts)] for p in promises], separators=(",", ":"))
 
 
-def _tiled(key: str, span: KeySpan, promises: Sequence[Promise]) -> tuple[Promise, ...]:
+def read_children(key: str, metadata: Mapping[str, str]) -> tuple[Child, ...]:
+    """Parse the footer metadata `tistream.agent_children`; empty if the file has none. Raises CorruptObject."""
+    try:
+        listed = json.loads(metadata.get(CHILDREN, "[]"))
+        return tuple(Child(int(one), KeySpan(bytes.fromhex(start), bytes.fromhex(end))) for one, start, end in listed)
+    except (ValueError, TypeError, AssertionError) as error:
+        raise CorruptObject(key, f"{CHILDREN} is not a list of [store_id, start, end]: {error}; {REMEDY}") from error
+
+
+def children_text(children: Sequence[Child]) -> str:
+    """Encode children as the text of `tistream.agent_children`, which `read_children` parses."""
+    listed = [[str(one.store_id), one.span.start.hex(), one.span.end.hex()] for one in children]
+    return json.dumps(listed, separators=(",", ":"))
+
+
+def tiled(key: str, span: KeySpan, promises: Sequence[Promise]) -> tuple[Promise, ...]:
     """Cut the span into promises without gap and overlap. Where given promises overlap, the one with the highest ts
-    counts, because every promise of a file is true."""
+    counts, because every promise of a file is true. Raises CorruptObject, with the file's `key`, if the promises leave
+    out keys of the span."""
     inside = [(piece, p.ts) for p in promises if (piece := p.span.clip(span)) is not None]
     bounds = sorted({span.start} | {piece.start for piece, _ in inside} | {p.end for p, _ in inside if p.end})
     bounds = [bound for bound in bounds if bound in span]

@@ -97,6 +97,7 @@ class Draft:
             of them.
         carried: the promises of keys without a watermark row; they are written to the footer.
         changes: tables with CHANGE_SCHEMA, in the order of arrival.
+        children: the territories among which the keys are divided after this file, the last one of its chain.
     """
 
     tenant: TenantKey
@@ -110,6 +111,7 @@ class Draft:
     changes: tuple[pa.Table, ...]
     watermarks: WatermarkColumns | tuple[()]
     size: int
+    children: tuple[chain.Child, ...] = ()
 
     @property
     def key(self) -> str:
@@ -126,9 +128,11 @@ class Draft:
         metadata = {
             chain.NONCE: self.nonce,
             chain.EPOCH: str(self.epoch),
-            chain.SPANS: chain.spans_text(self.carried),
+            chain.SPANS: chain.spans_text(self.carried, self.lowest_ts),
             chain.SOURCE: chain.SOURCE_CDC,
         }
+        if self.children:
+            metadata[chain.CHILDREN] = chain.children_text(self.children)
         return write_change_file(
             FileIdentity(self.tenant, self.store_id, self.prev_ts),
             _groups(self.changes),
@@ -137,6 +141,30 @@ class Draft:
             schema=FILE_SCHEMA,
             metadata=metadata,
         )
+
+
+def draft_without_rows(
+    tenant: TenantKey,
+    store_id: int,
+    position: chain.Position,
+    nonce: str,
+    children: tuple[chain.Child, ...] = (),
+) -> Draft:
+    """The next file of a chain, without rows: it repeats up to which ts the changes of each key are in files."""
+    return Draft(
+        tenant=tenant,
+        store_id=store_id,
+        ts=position.next_ts,
+        prev_ts=position.prev_ts,
+        nonce=nonce,
+        epoch=0,
+        promises=position.promises,
+        carried=position.promises,
+        changes=(),
+        watermarks=(),
+        size=0,
+        children=children,
+    )
 
 
 def _groups(changes: Sequence[pa.Table]) -> Iterator[pa.Table]:

@@ -263,7 +263,10 @@ class TerritoryAgent:
         self.subscriptions.counts.errors[UNUSABLE] += 1
         if len(lies) >= _LIES_MAX:
             return self._stop(
-                "upstream", f"{len(lies)} streams of store {store} could not be used within ten minutes: {reason}"
+                "upstream",
+                f"{len(lies)} streams of store {store} could not be used within ten minutes: {reason}. The files lack "
+                "nothing: upgrade that TiKV, or move its leaders away, and restart the agent, which continues after "
+                "its last file",
             )
         self.planner.stream_ended(stream, now_ms)
         return [steps.CloseStream(stream)]

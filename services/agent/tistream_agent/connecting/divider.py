@@ -1,0 +1,139 @@
+"""`tistream agent divide`: splits a territory of the platform's agents, or merges neighbours, while they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Protocol
+
+from tistream.errors import CommitConflict, CommitStateUnknown, InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE, KeySpan
+from tistream.storage.object_store import ObjectStore
+from tistream_agent.connecting.checks import CannotConnect, Check
+from tistream_agent.connecting.division import BeginChild, DivisionStep, new_children, next_steps, recorded_children
+from tistream_agent.connecting.territories import first_keys
+from tistream_agent.core import chain
+from tistream_agent.core.chain import ChainEnd, Child
+from tistream_agent.core.cutter import draft_without_rows
+from tistream_agent.core.keys import encoded_bound
+from tistream_agent.core.steps import HoldRefused
+from tistream_agent.position import end_of_chain
+from tistream_agent.upstream.gc_hold import GcHold
+from tistream_agent.upstream.keyspaces import TenantKeys
+from tistream_agent.upstream.pd import HoldTooLow, PdClient
+
+_ROUNDS = 50
+_SETTLE_S = 5.0  # a fenced agent notices with its next file, and may refresh its hold until then
+
+
+class Assignments(Protocol):
+    """The territories that the platform gives to agents."""
+
+    def spans(self) -> Mapping[int, KeySpan]:
+        """The keys of each territory of the tenant, by id."""
+        ...
+
+    def add(self, child: Child) -> None:
+        """Create a territory. No error if it exists."""
+        ...
+
+    def remove(self, store_id: int) -> None:
+        """Remove a territory. No error if there is none."""
+        ...
+
+
+class Divider:
+    """Divides territories of one tenant. Every call of `divide` may be repeated, after any interruption.
+
+    Args:
+        nonce: a new hexadecimal nonce, for the first files of the new chains.
+    """
+
+    def __init__(
+        self,
+        tenant: TenantKey,
+        owned: TenantKeys,
+        pd: PdClient,
+        objects: ObjectStore,
+        assigned: Assignments,
+        sleep: Callable[[float], None],
+        show: Callable[[Check], None],
+        nonce: str,
+    ) -> None:
+        self._tenant, self._owned, self._pd, self._objects = tenant, owned, pd, objects
+        self._assigned, self._sleep, self._show, self._nonce = assigned, sleep, show, nonce
+
+    def divide(self, parents: Sequence[int], into: int) -> tuple[Child, ...]:
+        """Replace the territories `parents`, which must be neighbours, by `into` new ones. If a division of them was
+        begun before, it is finished as it was begun. Returns the new territories.
+
+        Raises InvalidRequest, CannotConnect if history is gone or agents write too fast, CorruptObject, Unavailable.
+        """
+        children = self._chains(parents, into)
+        there = self._assigned.spans()
+        for number in parents:
+            if number in there:
+                self._assigned.remove(number)
+        for child in children:
+            self._assigned.add(child)
+        names = ", ".join(str(child.store_id) for child in children)
+        self._show(Check("territories", True, f"{', '.join(map(str, parents))} became {names}"))
+        self._sleep(_SETTLE_S)
+        for number in parents:
+            self._hold(number).release()
+        return children
+
+    def _chains(self, parents: Sequence[int], into: int) -> tuple[Child, ...]:
+        """End the chains of the parents, and begin those of the children, which are returned."""
+        planned: tuple[Child, ...] = ()
+        for _ in range(_ROUNDS):
+            ends = {number: self._end(number) for number in parents}
+            children = recorded_children(ends)
+            if not children:
+                children = planned = planned or self._planned(parents, into)
+            steps = next_steps(children, ends, {child.store_id: self._end(child.store_id) for child in children})
+            if not steps:
+                return children
+            self._hold_back(children, min(end.position.lowest_ts for end in ends.values() if end.position is not None))
+            for step in steps:
+                self._put(step, children)
+        raise CannotConnect(f"the agents of {parents} write faster than their chains are ended: run the command again")
+
+    def _planned(self, parents: Sequence[int], into: int) -> tuple[Child, ...]:
+        there, keys = self._assigned.spans(), self._owned.keys
+        if unknown := [number for number in parents if number not in there]:
+            raise InvalidRequest(
+                f"the platform's agents have no territory {unknown[0]}: `tistream agent list` shows which they have"
+            )
+        wire = keys.on_wire(WHOLE)
+        assert wire is not None
+        starts = first_keys(keys, self._pd.regions(encoded_bound(wire.start), encoded_bound(wire.end)))
+        return new_children([there[number] for number in parents], starts, into, self._free_ids(max(there)))
+
+    def _free_ids(self, above: int) -> Iterator[int]:
+        """Ids that no territory ever had."""
+        return (number for number in count(above + 1) if self._end(number) == ChainEnd())
+
+    def _hold_back(self, children: Sequence[Child], lowest_ts: int) -> None:
+        for child in children:
+            moved = self._hold(child.store_id).move(lowest_ts - 1)
+            if isinstance(moved, HoldRefused):
+                raise CannotConnect(str(HoldTooLow(moved.ts, moved.safe_point)))
+
+    def _put(self, step: DivisionStep, children: tuple[Child, ...]) -> None:
+        if isinstance(step, BeginChild):
+            draft = draft_without_rows(self._tenant, step.store_id, step.position, self._nonce)
+        else:
+            draft = draft_without_rows(self._tenant, step.store_id, step.position, chain.SEALED, children)
+        try:
+            self._objects.put_new(draft.key, draft.data())
+        except (CommitConflict, CommitStateUnknown):
+            return  # another process was faster, or no answer came: the chain shows which
+        self._show(Check("chain", True, f"territory {step.store_id}: file {step.position.next_ts}"))
+
+    def _hold(self, number: int) -> GcHold:
+        return GcHold(self._pd, self._tenant, number, self._owned.held)
+
+    def _end(self, number: int) -> ChainEnd:
+        return end_of_chain(self._objects, self._tenant, number, None)

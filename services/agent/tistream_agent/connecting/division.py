@@ -1,0 +1,116 @@
+"""Decides how territories are divided anew: one is split, or neighbours are merged. Pure.
+
+A division replaces territories (the parents) by others (the children) that have the same keys. Its steps are:
+
+1. The chain of each parent gets a last file, which names the children. Afterwards the parent's agent can put no file
+   (it is fenced), and every process that repeats the division follows the names in that file.
+2. The chain of each child begins with a file that repeats, for its keys, what the last files of the parents promise.
+3. The platform gives the children to agents, in place of the parents.
+
+Garbage collection is held back for the children before step 1. A division may be interrupted anywhere: the chains show
+which steps are missing, and two processes that divide at once meet in conditional PUTs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tistream.errors import InvalidRequest
+from tistream.model.span import KeySpan, merge_spans
+from tistream_agent.core.chain import ChainEnd, Child, Position, tiled
+from tistream_agent.core.received.range_logs import bounds_among, ranges_of
+
+
+@dataclass(frozen=True, slots=True)
+class SealParent:
+    """Put the last file of a parent's chain, with the names of the children."""
+
+    store_id: int
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class BeginChild:
+    """Put the first file of a child's chain."""
+
+    store_id: int
+    position: Position
+
+
+DivisionStep = SealParent | BeginChild
+
+
+def recorded_children(parents: Mapping[int, ChainEnd]) -> tuple[Child, ...]:
+    """The children that the parents' last files name; empty if no parent has its last file yet. Raises InvalidRequest
+    if two of them name others."""
+    named = {number: end.children for number, end in parents.items() if end.children}
+    if len(set(named.values())) > 1:
+        told = "; ".join(f"{number} into {_ids(children)}" for number, children in sorted(named.items()))
+        raise InvalidRequest(
+            f"the territories were divided apart ({told}): name those that were divided together. One whose partner is "
+            "gone is given up: `tistream disconnect --territory` it, then `tistream connect --assign`"
+        )
+    return next(iter(named.values()), ())
+
+
+def new_children(keys: Iterable[KeySpan], starts: Sequence[bytes], into: int, ids: Iterable[int]) -> tuple[Child, ...]:
+    """Divide the keys of territories among `into` new ones with about equally many regions.
+
+    Args:
+        keys: the keys of each territory that is divided.
+        starts: the first keys of all regions.
+        ids: ids for the new territories.
+
+    Raises InvalidRequest if the territories are not neighbours, or have fewer regions than `into`.
+    """
+    found = list(keys)
+    together = merge_spans(found, len(found))
+    if len(together) != 1:
+        raise InvalidRequest("the territories are no neighbours: only territories without keys between them are merged")
+    [span] = together
+    inside = [one for one in starts if one in span and one != span.start]
+    if into > len(inside) + 1:
+        raise InvalidRequest(f"{into} territories of {len(inside) + 1} regions: give a lower --into")
+    parts = ranges_of(span, bounds_among([span.start, *inside], into))
+    return tuple(Child(number, part) for part, number in zip(parts, ids, strict=False))
+
+
+def next_steps(
+    children: Sequence[Child], parents: Mapping[int, ChainEnd], begun: Mapping[int, ChainEnd]
+) -> Sequence[DivisionStep]:
+    """The steps that are due now; the chains must be read again after them. Empty if every child has its chain.
+
+    Args:
+        children: `recorded_children`, or `new_children` if there are none.
+        parents: the ends of the parents' chains.
+        begun: the ends of the children's chains.
+
+    Raises InvalidRequest if the parents are not those of the children, have no files, or a child was divided since.
+    """
+    ends = {number: end.position for number, end in parents.items()}
+    positions = {number: position for number, position in ends.items() if position is not None}
+    if missing := sorted(ends.keys() - positions.keys()):
+        raise InvalidRequest(f"territory {missing[0]} has no files yet: wait until an agent runs it")
+    promises = [promise for position in positions.values() for promise in position.promises]
+    had = merge_spans((promise.span for promise in promises), len(promises))
+    if had != merge_spans((child.span for child in children), len(children)):
+        raise InvalidRequest(
+            f"{_ids(children)} have other keys than {', '.join(map(str, sorted(parents)))}: name every territory that "
+            "was divided into them"
+        )
+    open_ones = [SealParent(one, positions[one]) for one, end in sorted(parents.items()) if not end.children]
+    if open_ones:
+        return open_ones
+    if ended := [number for number, end in sorted(begun.items()) if end.sealed]:
+        raise InvalidRequest(f"this division is complete: territory {ended[0]} was ended since")
+    next_ts = 1 + max(position.prev_ts for position in positions.values())
+    return [
+        BeginChild(child.store_id, Position(0, next_ts, tiled(f"territory {child.store_id}", child.span, promises)))
+        for child in children
+        if begun[child.store_id].position is None
+    ]
+
+
+def _ids(children: Iterable[Child]) -> str:
+    return ", ".join(str(child.store_id) for child in children)

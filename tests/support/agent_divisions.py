@@ -1,0 +1,193 @@
+"""Agents whose territories are split and merged while they read, by commands that are killed and run twice."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from support.agent_model import KEYS
+from support.agent_world import TENANT, AgentWorld, Process
+from tistream.errors import InvalidRequest
+from tistream_agent.connecting.division import (
+    BeginChild,
+    DivisionStep,
+    new_children,
+    next_steps,
+    recorded_children,
+)
+from tistream_agent.core.chain import SEALED, Child
+from tistream_agent.core.cutter import draft_without_rows
+
+PAUSES_MS = (0, 20, 60, 200, 500)
+HEARD_MS = max(PAUSES_MS)  # until the agent of a territory that was removed has stopped
+
+
+@dataclass
+class Command:
+    """A run of `tistream agent divide`: it acts at `at_ms`, on what it has read before."""
+
+    parents: tuple[int, ...]
+    into: int
+    at_ms: int
+    planned: tuple[Child, ...] = ()
+    children: tuple[Child, ...] = ()
+    found: deque[DivisionStep] = field(default_factory=deque)
+    rest: deque[tuple[str, Child | int]] | None = None  # calls to the platform and to PD, once the chains are there
+
+
+class DivisionWorld(AgentWorld):
+    """`territories` is what the platform lists. `undone`: divisions that a command has begun and none has finished."""
+
+    def __init__(self, seed: int, range_bounds: tuple[bytes, ...] | None = None) -> None:
+        self.commands: list[Command] = []
+        self.undone: set[tuple[int, ...]] = set()
+        self.removed_ms: dict[int, int] = {}  # territory -> when its agent hears that it is gone
+        self.done = 0
+        super().__init__(seed, range_bounds=range_bounds)
+
+    def faults(self) -> None:
+        super().faults()
+        rng = self.rng
+        if rng.random() < 0.01 and not self.undone:
+            self.divide(self._any_parents(), rng.choice([1, 2, 3]))
+        elif rng.random() < 0.02 and self.undone:  # a person runs the command again, or a second one beside it
+            self.divide(rng.choice(sorted(self.undone)), 2)
+        for command in list(self.commands):
+            if rng.random() < 0.03:
+                self.commands.remove(command)
+                self._expire(command)
+
+    def _any_parents(self) -> tuple[int, ...]:
+        by_key = [number for number, _ in sorted(self.territories.items(), key=lambda one: one[1].start)]
+        at = self.rng.randrange(len(by_key))
+        return tuple(sorted(by_key[at : at + self.rng.choice([1, 2, 3])]))
+
+    def divide(self, parents: tuple[int, ...], into: int) -> None:
+        self.undone.add(parents)
+        self.commands.append(Command(parents, into, self.cluster.now_ms))
+
+    def turn(self, process: Process) -> None:
+        heard_ms = self.removed_ms.get(process.store_id)
+        if heard_ms is not None and heard_ms <= self.cluster.now_ms and process.paused_ms <= self.cluster.now_ms:
+            self.end(process)
+            return
+        super().turn(process)
+
+    def start(self, store_id: int = 1) -> None:
+        if store_id in self.territories:
+            super().start(store_id)
+
+    def run_commands(self) -> None:
+        for command in list(self.commands):
+            if command.at_ms > self.cluster.now_ms:
+                continue
+            command.at_ms = self.cluster.now_ms + self.rng.choice(PAUSES_MS)
+            try:
+                self.act(command)
+            except InvalidRequest as error:  # it came too late
+                if "complete" not in str(error) and "lower --into" not in str(error):
+                    raise
+                self._forget(command)
+
+    def _forget(self, command: Command) -> None:
+        self.commands.remove(command)
+        if not any(self.end_of_chain(number).children for number in command.parents) or not any(
+            number in self.territories for number in command.parents
+        ):
+            self.undone.discard(command.parents)
+
+    def _expire(self, command: Command) -> None:
+        """Nobody refreshes the holds of what was planned, and then divided otherwise or not at all."""
+        for child in command.planned:
+            if child.store_id not in self.territories and not self._chain(child.store_id):
+                self.holds.pop(child.store_id, None)
+        self.collect()
+
+    def act(self, command: Command) -> None:
+        """One call to the object store, the platform or PD."""
+        if command.rest is not None:
+            return self._finish(command, command.rest)
+        if command.found:
+            return self._put(command, command.found.popleft())
+        ends = {number: self.end_of_chain(number) for number in command.parents}
+        command.children = recorded_children(ends) or command.planned or self._plan(command)
+        if command.planned and command.planned != command.children:
+            self._expire(command)
+            command.planned = ()
+        begun = {child.store_id: self.end_of_chain(child.store_id) for child in command.children}
+        command.found.extend(next_steps(command.children, ends, begun))
+        for child in command.children if command.found else ():
+            self.hold(child.store_id, min(end.position.lowest_ts for end in ends.values()) - 1)
+        if not command.found:
+            calls = [("remove", number) for number in command.parents] + [("add", one) for one in command.children]
+            command.rest = deque([*calls, *(("release", number) for number in command.parents)])
+        return None
+
+    def _plan(self, command: Command) -> tuple[Child, ...]:
+        if any(number not in self.territories for number in command.parents):
+            raise InvalidRequest("this division is complete")
+        taken = [*self.territories, *(child.store_id for one in self.commands for child in one.planned)]
+        ids = (number for number in range(1, 10_000) if number not in taken and not self._chain(number))
+        spans = [self.territories[number] for number in command.parents]
+        starts = self.rng.sample(KEYS, self.rng.randint(1, 5))
+        command.planned = new_children(spans, starts, command.into, ids)
+        return command.planned
+
+    def _chain(self, number: int) -> bool:
+        return self.end_of_chain(number).position is not None
+
+    def _put(self, command: Command, step: DivisionStep) -> None:
+        last = not isinstance(step, BeginChild)
+        nonce, children = (SEALED, command.children) if last else ("c0ffee", ())
+        draft = draft_without_rows(TENANT, step.store_id, step.position, nonce, children)
+        if draft.key not in self.objects:
+            self.objects[draft.key] = draft.data(), nonce
+
+    def _finish(self, command: Command, rest: deque[tuple[str, Child | int]]) -> None:
+        what, of = rest.popleft()
+        if isinstance(of, Child):
+            overlapping = [one for one, span in self.territories.items() if span.overlaps(of.span)]
+            if not overlapping:
+                self.territories[of.store_id] = of.span
+                self.start(of.store_id)
+            elif overlapping != [of.store_id]:
+                raise InvalidRequest("this division is complete")
+        elif what == "remove":
+            if self.territories.pop(of, None) is not None:
+                self.removed_ms[of] = self.cluster.now_ms + self.rng.choice(PAUSES_MS)
+        else:
+            self.holds.pop(of, None)
+            self.collect()
+        if rest and rest[0][0] == "release":
+            command.at_ms = self.cluster.now_ms + HEARD_MS
+        if not rest:
+            self.commands.remove(command)
+            self.done += command.parents in self.undone
+            self.undone.discard(command.parents)
+
+    def run(self, ms: int, step_ms: int = 20, faults: bool = True, work: bool = True) -> None:
+        until = self.cluster.now_ms + ms
+        while self.cluster.now_ms < until:
+            super().run(step_ms, step_ms, faults, work)
+            self.run_commands()
+
+    def finish(self) -> None:
+        """Every division that was begun is finished, by commands that nothing kills."""
+        while self.undone or self.commands:
+            for parents in self.undone - {one.parents for one in self.commands}:
+                self.divide(parents, 2)
+            self.run(100, faults=False)
+
+    def arrivals(self) -> list[tuple[str, bytes]]:
+        """The files in an order in which dispatchers may deliver them: each chain in its own order, some far behind."""
+        chains: dict[str, deque[tuple[str, bytes]]] = {}
+        for key, data in self.files:
+            chains.setdefault(key.rpartition("/")[0], deque()).append((key, data))
+        out: list[tuple[str, bytes]] = []
+        while chains:
+            one = self.rng.choice(sorted(chains))
+            for _ in range(min(len(chains[one]), self.rng.choice([1, 3, 30]))):
+                out.append(chains[one].popleft())
+            if not chains[one]:
+                del chains[one]
+        return out

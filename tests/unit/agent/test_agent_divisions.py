@@ -1,0 +1,104 @@
+"""How territories are split and merged: what their last files say, where the new chains begin, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tistream.errors import CorruptObject, InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE, KeySpan
+from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream_agent.connecting.division import (
+    BeginChild,
+    SealParent,
+    new_children,
+    next_steps,
+    recorded_children,
+)
+from tistream_agent.core.chain import SEALED, ChainEnd, Child, Position, Promise, read_children
+from tistream_agent.core.cutter import draft_without_rows
+from tistream_agent.position import ChainSealed, end_of_chain, last_position
+
+ACME = TenantKey("7", "acme")
+LOW, HIGH = KeySpan(b"", b"t5"), KeySpan(b"t5", b"")
+HALVES = (Child(2, LOW), Child(3, HIGH))
+AT_40 = Position(40, 41, (Promise(KeySpan(b"", b"t3"), 7), Promise(KeySpan(b"t3", b""), 9)))
+SEALED_AT_40 = ChainEnd(AT_40, sealed=True, children=HALVES)
+NONE = {2: ChainEnd(), 3: ChainEnd()}
+
+
+def test_a_split_ends_the_chain_and_then_begins_one_for_each_part() -> None:
+    assert next_steps(HALVES, {1: ChainEnd(AT_40)}, NONE) == [SealParent(1, AT_40)]
+    first, second = next_steps(HALVES, {1: SEALED_AT_40}, NONE)
+    promised = Promise(KeySpan(b"", b"t3"), 7), Promise(KeySpan(b"t3", b"t5"), 9)
+    assert first == BeginChild(2, Position(0, 41, promised))
+    assert second == BeginChild(3, Position(0, 41, (Promise(HIGH, 9),)))
+    begun = NONE | {2: ChainEnd(Position(41, 42, promised))}
+    assert next_steps(HALVES, {1: SEALED_AT_40}, begun) == [second]
+    assert next_steps(HALVES, {1: SEALED_AT_40}, begun | {3: ChainEnd(Position(45, 46, (Promise(HIGH, 30),)))}) == []
+
+
+def test_a_merge_waits_for_the_last_file_of_every_chain() -> None:
+    both = (Child(4, WHOLE),)
+    low, high = Position(50, 51, (Promise(LOW, 8),)), Position(60, 61, (Promise(HIGH, 6),))
+    ends = {2: ChainEnd(low, True, both), 3: ChainEnd(high)}
+    assert recorded_children(ends) == both
+    assert next_steps(both, ends, {4: ChainEnd()}) == [SealParent(3, high)]
+    ends[3] = ChainEnd(high, True, both)
+    assert next_steps(both, ends, {4: ChainEnd()}) == [BeginChild(4, Position(0, 61, low.promises + high.promises))]
+
+
+# Attack: a merge is begun, and one of the two is divided with another one meanwhile; a third territory is left out
+def test_territories_that_were_not_divided_together_are_named() -> None:
+    other = replace(SEALED_AT_40, children=(Child(9, WHOLE),))
+    with pytest.raises(InvalidRequest, match="1 into 2, 3; 4 into 9"):
+        recorded_children({1: SEALED_AT_40, 4: other})
+    half = ChainEnd(Position(50, 51, (Promise(LOW, 8),)), True, (Child(4, WHOLE),))
+    with pytest.raises(InvalidRequest, match="4 have other keys than 2: name every territory"):
+        next_steps((Child(4, WHOLE),), {2: half}, {4: ChainEnd()})
+
+
+# Attack: a command that slept goes on after one of its new territories was divided again
+def test_a_division_that_is_complete_begins_nothing_anew() -> None:
+    again = NONE | {2: ChainEnd(Position(41, 42, (Promise(LOW, 9),)), True, (Child(5, LOW),))}
+    with pytest.raises(InvalidRequest, match="this division is complete: territory 2 was ended since"):
+        next_steps(HALVES, {1: SEALED_AT_40}, again)
+
+
+def test_a_territory_without_files_is_not_divided() -> None:
+    with pytest.raises(InvalidRequest, match="territory 1 has no files yet"):
+        next_steps(HALVES, {1: ChainEnd()}, NONE)
+
+
+def test_new_territories_have_about_equally_many_regions_and_all_keys() -> None:
+    starts = [b"t%d" % number for number in range(6)]
+    assert new_children([HIGH, LOW], starts, 3, iter([5, 7, 8])) == (
+        Child(5, KeySpan(b"", b"t1")),
+        Child(7, KeySpan(b"t1", b"t3")),
+        Child(8, KeySpan(b"t3", b"")),
+    )
+    assert new_children([LOW, HIGH], starts, 1, iter([5])) == (Child(5, WHOLE),)
+    with pytest.raises(InvalidRequest, match="3 territories of 2 regions"):
+        new_children([WHOLE], [b"t1"], 3, iter([5, 6, 7]))
+    with pytest.raises(InvalidRequest, match="no neighbours"):
+        new_children([KeySpan(b"", b"t1"), KeySpan(b"t2", b"")], starts, 1, iter([5]))
+
+
+def test_the_last_file_of_a_chain_names_the_new_territories_and_no_agent_goes_on_after_it() -> None:
+    objects = MemoryObjectStore()
+    draft = draft_without_rows(ACME, 1, AT_40, SEALED, HALVES)
+    objects.put(draft.key, draft.data())
+    end = end_of_chain(objects, ACME, 1, WHOLE)
+    assert end == ChainEnd(Position(41, 42, AT_40.promises), sealed=True, children=HALVES)
+    with pytest.raises(ChainSealed, match="the keys of territory 1 of tenant 7/acme are in 2, 3 now"):
+        last_position(objects, ACME, 1, WHOLE)
+
+
+# Attack: a footer that names children in another way
+@pytest.mark.parametrize("text", ["{", "[1]", '[["2","zz",""]]', '[["2","62","61"]]', '[["two","",""]]'])
+def test_children_that_cannot_be_read_are_a_damaged_file(text: str) -> None:
+    with pytest.raises(CorruptObject, match="is not a list of"):
+        read_children(layout.change_file(ACME, 1, 41), {"tistream.agent_children": text})

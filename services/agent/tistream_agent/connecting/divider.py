@@ -39,7 +39,7 @@ class Assignments(Protocol):
         ...
 
     def remove(self, store_id: int) -> None:
-        """Remove a territory. No error if there is none."""
+        """Remove a territory. No error if it does not exist."""
         ...
 
 

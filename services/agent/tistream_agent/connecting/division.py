@@ -82,7 +82,7 @@ def next_steps(
     """The steps that are due now; the chains must be read again after them. Empty if every child has its chain.
 
     Args:
-        children: `recorded_children`, or `new_children` if there are none.
+        children: `recorded_children`, or `new_children` if no parent names any.
         parents: the ends of the parents' chains.
         begun: the ends of the children's chains.
 

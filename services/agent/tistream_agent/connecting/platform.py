@@ -124,7 +124,7 @@ class TenantTerritories:
         self.api.add_territory(self.tenant, wanted)
 
     def remove(self, store_id: int) -> None:
-        """Remove a territory. No error if there is none."""
+        """Remove a territory. No error if it does not exist."""
         self.api.remove_territory(self.tenant, store_id)
 
 

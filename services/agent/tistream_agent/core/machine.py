@@ -21,6 +21,7 @@ from tistream_agent.core.received.counts import UNUSABLE
 from tistream_agent.core.received.open_rows import OpenRows
 from tistream_agent.core.received.pd_clock import PdClock
 from tistream_agent.core.received.range_logs import RangeLogs, ranges_of
+from tistream_agent.core.region_error import unusable_store
 from tistream_agent.core.scanner import BrokenMessage, scan
 from tistream_agent.core.steps import AgentConfig, Command
 from tistream_agent.core.subscription import PromiseBroken, StreamContradiction, Subscriptions
@@ -262,12 +263,7 @@ class TerritoryAgent:
         self._lies[store] = lies
         self.subscriptions.counts.errors[UNUSABLE] += 1
         if len(lies) >= _LIES_MAX:
-            return self._stop(
-                "upstream",
-                f"{len(lies)} streams of store {store} could not be used within ten minutes: {reason}. The files lack "
-                "nothing: upgrade that TiKV, or move its leaders away, and restart the agent, which continues after "
-                "its last file",
-            )
+            return self._stop("upstream", unusable_store(store, len(lies), reason))
         self.planner.stream_ended(stream, now_ms)
         return [steps.CloseStream(stream)]
 

@@ -6,15 +6,25 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pymysql
 from prometheus_client import CollectorRegistry
 
 from bench.contenders.feed_kafka import CLOCK, Feeds, Pool, _finish
 from bench.inputs.changes import TENANT
+from bench.inputs.mixed_rows import committed
 from bench.inputs.pulled_pool import SNAPSHOT_TS, source_of
+from bench.inputs.version_runs import OBJECT_ROWS, put_run
+from tistream.format.run import SCHEMA
+from tistream.model.base_cover import Base
+from tistream.model.span import WHOLE
+from tistream.pool.versions.plan import IndexShard
+from tistream.pool.versions.reader import StoreReader
 from tistream.read.cursor import Scope
+from tistream.read.source import TenantSource
 from tistream.schema.tidb.create_table import Dialect, table_statements
 from tistream.schema.tidb.quoting import quoted_name
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.hold.holder import Holder
@@ -25,14 +35,30 @@ from tistream_changefeed.sinks.mysql.mysql_sink import MySqlSink
 AT_ONCE = 10_000
 
 
+class FirstRows(Pool):
+    """A pool whose rows are those of a base run as of its end."""
+
+    def __init__(self, source: TenantSource, ts: int, objects: MemoryObjectStore, rows: pa.Table) -> None:
+        super().__init__(source, ts)
+        parts = [rows.slice(at, OBJECT_ROWS) for at in range(0, rows.num_rows, OBJECT_ROWS)]
+        runs = tuple(put_run(objects, part, "base", number, None, ts) for number, part in enumerate(parts))
+        self._shard = IndexShard(WHOLE, (), runs, ts, ts, ts, cover=(Base(WHOLE, ts),))
+
+    def shards(self) -> list[IndexShard]:
+        return [self._shard]
+
+
 class TableLoads:
     """Writes the table of a pool into a server, anew in each call: `feed` by a changefeed, `executemany` the same rows
-    by PyMySQL. Gives the row events, or the rows. The server's user needs no password."""
+    by PyMySQL. With `snapshot=now` among the options the feed begins with the rows, which must be inserts. Gives the
+    row events, or the rows. The server's user needs no password."""
 
     def __init__(self, port: int, user: str, rows: int, updates: float, options: str) -> None:
         self._port, self._user, self._options = port, user, options
         self._pool = Feeds("", rows, updates, 1, "")
+        self._count, self._loads = rows, "snapshot=now" in options
         self._rows: tuple[tuple[Any, ...], ...] = ()
+        self._view: FirstRows | None = None
         ways: dict[str, Callable[[], int]] = {
             "empty": self._empty,
             "feed": self._feed,
@@ -49,6 +75,9 @@ class TableLoads:
         source = source_of(pool._objects, pool._segments, pool._ends[-1], 1, pool._settings.cache_bytes)
         (version,) = source.tables_at(pool._ends[-1], Scope(TENANT))
         self._source = source
+        if self._loads and self._view is None:
+            rows = committed(self._count, SNAPSHOT_TS).select(SCHEMA.names)
+            self._view = FirstRows(source, pool._ends[-1], pool._objects, rows)
         self._table = ".".join(map(quoted_name, version.name))
         self._columns = [column.name for column in version.table.visible_columns]
         with self._connect() as connection, connection.cursor() as cursor:
@@ -63,16 +92,19 @@ class TableLoads:
     def _feed(self) -> int:
         pool = self._pool
         feed = mysql_feed(f"mysql://{self._user}@127.0.0.1:{self._port}/{self._options}", {}, ())
-        order = Order(TENANT, "bench", 0, Fence(CLOCK.now_ms(), 1), SNAPSHOT_TS, pool._ends[-1])
+        end_ts = pool._ends[-1]
+        order = Order(TENANT, "bench", 0, Fence(CLOCK.now_ms(), 1), end_ts if self._loads else SNAPSHOT_TS, end_ts)
+        view = self._view or Pool(self._source, end_ts)
         holder = Holder(
             Shard(order, Random(1)),
-            lambda: Pool(self._source, pool._ends[-1]),
+            lambda: view,
             lambda: MySqlSink(feed.server, order, CLOCK, "bench"),
             feed.pipeline_of(order, {}),
             CLOCK,
             pool._settings.budget,
             pool._settings.window_bytes,
             ChangefeedMetrics(CollectorRegistry()),
+            reader=StoreReader(pool._objects),
         )
         _finish(holder)
         return holder.report().rows

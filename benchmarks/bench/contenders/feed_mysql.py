@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pymysql
 from prometheus_client import CollectorRegistry
@@ -33,6 +36,7 @@ from tistream_changefeed.sinks.mysql.mysql_feed import mysql_feed
 from tistream_changefeed.sinks.mysql.mysql_sink import MySqlSink
 
 AT_ONCE = 10_000
+LOOK_S = 0.002
 
 
 class FirstRows(Pool):
@@ -51,11 +55,12 @@ class FirstRows(Pool):
 class TableLoads:
     """Writes the table of a pool into a server, anew in each call: `feed` by a changefeed, `executemany` the same rows
     by PyMySQL. With `snapshot=now` among the options the feed begins with the rows, which must be inserts. Gives the
-    row events, or the rows. The server's user needs no password."""
+    row events, or the rows. `lag`: the pool grows by `every_rows` each EVERY_S; gives the microseconds after which the
+    server has committed 99 of 100 of these parts. The server's user needs no password."""
 
-    def __init__(self, port: int, user: str, rows: int, updates: float, options: str) -> None:
+    def __init__(self, port: int, user: str, rows: int, updates: float, options: str, every_rows: int = 0) -> None:
         self._port, self._user, self._options = port, user, options
-        self._pool = Feeds("", rows, updates, 1, "")
+        self._pool = Feeds("", rows, updates, 1, "", every_rows=every_rows)
         self._count, self._loads = rows, "snapshot=now" in options
         self._rows: tuple[tuple[Any, ...], ...] = ()
         self._view: FirstRows | None = None
@@ -63,6 +68,7 @@ class TableLoads:
             "empty": self._empty,
             "feed": self._feed,
             "executemany": self._executemany,
+            "lag": self._lag,
         }
         self._ways = ways
 
@@ -90,12 +96,42 @@ class TableLoads:
         return 1
 
     def _feed(self) -> int:
+        holder = self._holder(self._view or Pool(self._source, self._pool._ends[-1]))
+        _finish(holder)
+        return holder.report().rows
+
+    def _lag(self) -> int:
+        view = Pool(self._source, SNAPSHOT_TS)
+        holder = self._holder(view)
+        waits: list[tuple[int, float]] = []
+        lags: list[float] = []
+
+        def watch() -> None:
+            """Note when the server has committed each part."""
+            while len(lags) < len(self._pool._ends):
+                acked = holder.shard.acked
+                at_ts = 0 if acked is None else acked.at.low_ts
+                while len(lags) < len(waits) and waits[len(lags)][0] <= at_ts:
+                    lags.append(time.perf_counter() - waits[len(lags)][1])
+                time.sleep(LOOK_S)
+
+        threads = [threading.Thread(target=_finish, args=(holder,)), threading.Thread(target=watch)]
+        for thread in threads:
+            thread.start()
+        for end in self._pool._ends:
+            time.sleep(self._pool.EVERY_S)
+            waits.append((end, time.perf_counter()))
+            view.move(end)
+        for thread in threads:
+            thread.join()
+        return int(np.quantile(lags, 0.99) * 1e6)
+
+    def _holder(self, view: Pool) -> Holder:
         pool = self._pool
         feed = mysql_feed(f"mysql://{self._user}@127.0.0.1:{self._port}/{self._options}", {}, ())
         end_ts = pool._ends[-1]
         order = Order(TENANT, "bench", 0, Fence(CLOCK.now_ms(), 1), end_ts if self._loads else SNAPSHOT_TS, end_ts)
-        view = self._view or Pool(self._source, end_ts)
-        holder = Holder(
+        return Holder(
             Shard(order, Random(1)),
             lambda: view,
             lambda: MySqlSink(feed.server, order, CLOCK, "bench"),
@@ -106,8 +142,6 @@ class TableLoads:
             ChangefeedMetrics(CollectorRegistry()),
             reader=StoreReader(pool._objects),
         )
-        _finish(holder)
-        return holder.report().rows
 
     def _executemany(self) -> int:
         names = ", ".join(map(quoted_name, self._columns))

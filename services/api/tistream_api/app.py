@@ -61,6 +61,7 @@ from tistream_api.auth.key_set import reader
 from tistream_api.feeds.feed_routers import build_feed_routers
 from tistream_api.feeds.secret_routes import build_secret_router
 from tistream_api.metrics import ApiMetrics
+from tistream_api.points.cached_reader import CachedReader
 from tistream_api.points.point_reads import PointReads
 from tistream_api.points.table_definition import Definitions
 from tistream_api.pull.admitted import Admission
@@ -272,7 +273,8 @@ def _points(settings: ApiSettings, objects: ObjectStore, cache: GroupCache, pull
     """Build the reads at a point in time. They share the limits of pulls."""
     admission = Admission(pulls.clock, pulls.slots, pulls.limits, pulls.metrics, pulls.memory, pulls.dropped)
     times = TsValidator(pulls.clock, settings.list_wait_ms)
-    return PointReads(objects, cache, admission, pulls.working, times, FooterCache(), pulls.budget)
+    rows = CachedReader(objects, cache, FooterCache())
+    return PointReads(rows, admission, pulls.working, times, pulls.budget)
 
 
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:

@@ -75,6 +75,9 @@ def _words_at(flat: FlatBytes, at: int) -> npt.NDArray[np.uint64]:
 def _gather(flat: FlatBytes, at: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Read one number of type `dtype` at offset `at` of each key. The numbers need not be aligned. Near the end of the
     buffer the offset is reduced, so that nothing outside of it is read."""
+    length = len(flat.data) // max(len(flat), 1)
+    if at + dtype.itemsize <= length and (flat.lengths == length).all():  # the keys of most tables have one length
+        return np.ndarray((len(flat),), dtype, flat.data, at, (length,)).copy()
     places = len(flat.data) - dtype.itemsize + 1
     if places <= 0:
         padded = np.zeros(dtype.itemsize, np.uint8)

@@ -167,6 +167,20 @@ def test_rows_end_before_one_that_cannot_be_decoded_and_the_next_answer_names_it
     assert len(one.diff("d", "t", 31, 60)) == 1
 
 
+def test_a_row_that_is_as_it_was_is_no_difference_although_it_cannot_be_decoded() -> None:
+    bad = row_v2({2: b"\x01\x02\x03"})
+    one = points(
+        [*BASE, table(20, 1, shape(100, "t", ["a"]))],
+        [
+            change(30, 100, 1, bad),
+            change(50, 100, 1, v(5), bad),
+            change(51, 100, 1, bad, v(5)),
+            change(52, 100, 2, v(6)),
+        ],
+    )
+    assert net(one.diff("d", "t", 40, 60)) == [("put", {"id": 2}, None, {"id": 2, "a": 6})]
+
+
 def test_what_was_there_before_the_tenant_is_not_read_as_if_it_were_complete() -> None:
     old = points([*BASE, table(10, 1, shape(90, "old", ["a"])), table(20, 1, shape(100, "t", ["a"]))], [])
     check(old, "t", 60)

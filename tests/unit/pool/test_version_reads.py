@@ -25,6 +25,7 @@ from tistream.pool.versions.net import read_net
 from tistream.pool.versions.plan import IndexShard, TableRange, records_of
 from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import measure_range, read_range
+from tistream.storage.measured import MeasuredObjectStore
 
 TABLES, KEYS = 3, 20
 IDS = [100 + table for table in range(TABLES)]
@@ -78,10 +79,15 @@ def test_a_range_read_is_the_newest_version_of_each_key(seed: int) -> None:
         clipped = records_of(one).clip(KeySpan(low, high + b"\0"))
         want = [live[key] for key in sorted(live) if live[key]["table_id"] == one and low <= key <= high]
         assert read(world, Window(0, ts), [clipped] if clipped else []) == want
+        chosen = read_range(
+            world.shards, StoreReader(world.objects), Window(0, ts), [records_of(one)], columns=("key", "value")
+        )
+        want = [{"key": key, "value": live[key]["value"]} for key in sorted(live) if live[key]["table_id"] == one]
+        assert [row for table in chosen for row in table.to_pylist()] == want
         measured = [
             (key, size)
             for keys, size in measure_range(world.shards, StoreReader(world.objects), Window(0, ts), records_of(one))
-            for key in keys.to_pylist()
+            for key in (one.as_py() for one in keys)
         ]
         assert [key for key, _ in measured] == [key for key in sorted(live) if live[key]["table_id"] == one]
         assert all(size > 0 for _, size in measured)
@@ -99,6 +105,24 @@ def test_rows_are_measured_as_they_are_in_memory_although_they_begin_alike() -> 
     found = list(measure_range(shards, StoreReader(world.objects), Window(0, 9), records_of(100)))
     assert sum(len(keys) for keys, _ in found) == 200
     assert sum(size for _, size in found) > 2_000_000
+
+
+def test_a_table_without_changes_above_its_base_is_counted_by_footers() -> None:
+    world = VersionsWorld()
+    rows = [
+        {"table_id": 100, "key": int_key(100, number), "commit_ts": 5, "start_ts": 4, "op": OP_PUT,
+         "value": random.Random(number).randbytes(2_000), "txn_source": None}
+        for number in range(400)
+    ]  # fmt: skip
+    run = written_run(world.objects, world.name("run"), rows, None, 9, group_rows=50)
+    shards = [IndexShard(WHOLE, (), (run,), 9, 9)]
+    objects = MeasuredObjectStore(world.objects)
+    found = list(measure_range(shards, StoreReader(objects), Window(0, 9), records_of(100)))
+    assert ([len(keys) for keys, _ in found], objects.traffic()["get"].requests) == ([50] * 8, 1)
+    assert [found[3][0][at].as_py() for at in (49, 0)] == [int_key(100, 199), int_key(100, 150)]
+    part = TableRange(100, KeySpan(int_key(100, 60), int_key(100, 110)))
+    measured = measure_range(shards, StoreReader(objects), Window(0, 9), part)
+    assert [key.as_py() for keys, _ in measured for key in keys] == [row["key"] for row in rows[60:110]]
 
 
 @settings(max_examples=examples(300, few=60), deadline=None)

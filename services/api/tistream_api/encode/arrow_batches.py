@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tistream.arrays import Int64s
 from tistream.decode.cells.kinds import arrow_type, kind_of
@@ -152,8 +153,8 @@ class _TableBatches:
             pa.array(events.start_ts),
             pa.array(self._places(events, "schema_version", None)),
             self._key(new, old),
-            struct_of(self._new.columns, self._row_fields, new),
-            struct_of(self._old.columns, self._row_fields, old),
+            _struct(self._new.columns, self._row_fields, new, old),
+            _struct(self._old.columns, self._row_fields, old, new),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
@@ -162,11 +163,12 @@ class _TableBatches:
         `old` are row indexes."""
         deletes = new < 0
         if not deletes.any():
-            return struct_of(self._new.keys, self._key_fields, new)
+            return _struct(self._new.keys, self._key_fields, new, old)
         if deletes.all():
-            return struct_of(self._old.keys, self._key_fields, old)
-        both = [pa.concat_arrays(pair) for pair in zip(self._new.keys, self._old.keys, strict=True)]
-        return struct_of(both, self._key_fields, np.where(deletes, old + self._new.rows, new))
+            return _struct(self._old.keys, self._key_fields, old, new)
+        mask = pa.array(deletes)
+        pairs = zip(_elements(self._old.keys, old, new), _elements(self._new.keys, new, old), strict=True)
+        return pa.StructArray.from_arrays([pc.if_else(mask, *pair) for pair in pairs], fields=self._key_fields)
 
     def _places(self, events: Events, name: str, side: _Side | None) -> Int64s:
         """The value of a field of Rows for each event. With a `side`, the values are row indexes, which are converted
@@ -194,8 +196,9 @@ class _Side:
         self.keys = [_joined(arrays) for arrays in zip(*(image.keys for image in there), strict=True)]
 
 
-def struct_of(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Int64s) -> pa.Array:
-    """A struct array with the rows of these columns at the indexes `places`; a negative index gives null."""
+def _struct(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Int64s, others: Int64s) -> pa.Array:
+    """A struct array with the rows of these columns at the indexes `places`; a negative index gives null. `others` are
+    the indexes of the events' rows on the other side."""
     gone = places < 0
     if gone.all():
         return pa.nulls(len(places), pa.struct(fields))
@@ -203,14 +206,28 @@ def struct_of(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Int64s
         there = pa.py_buffer(np.packbits(~gone, bitorder="little"))
         return pa.StructArray.from_buffers(pa.struct([]), len(places), [there])
     mask = pa.array(gone) if gone.any() else None
-    begin = int(places[np.argmin(gone)] - np.argmin(gone))  # the index of row 0 if the rows are consecutive
-    together = 0 <= begin <= len(arrays[0]) - len(places)
-    if together and (gone | (places - np.arange(len(places)) == begin)).all():
-        picked = [array.slice(begin, len(places)) for array in arrays]
-    else:
-        at = pa.array(places, mask=gone)
-        picked = [array.take(at) for array in arrays]
-    return pa.StructArray.from_arrays(picked, fields=fields, mask=mask)
+    return pa.StructArray.from_arrays(_elements(arrays, places, others), fields=fields, mask=mask)
+
+
+def _elements(arrays: Sequence[pa.Array], places: Int64s, others: Int64s) -> list[pa.Array]:
+    """The elements of each array at the indexes `places`; a negative index gives null. Usually both sides have the same
+    indexes, and an event without a row on this side is null at the index of its row on the other side (`others`). Then
+    whole sequences of elements are copied, or none at all."""
+    gone = places < 0
+    at = np.where(gone, others, places)
+    first, count = int(at[0]), int(at[-1]) - int(at[0]) + 1
+    if first >= 0 and count <= 2 * len(at) and first + count <= len(arrays[0]) and (np.diff(at) > 0).all():
+        found = [array.slice(first, count) for array in arrays]
+        if count > len(at):
+            chosen = np.zeros(count, np.bool_)
+            chosen[at - first] = True
+            mask = pa.array(chosen)
+            found = [array.filter(mask) for array in found]
+        missing = pa.array(np.flatnonzero(gone))
+        if not len(missing) or all(array.take(missing).null_count == len(missing) for array in found):
+            return found
+    exact = pa.array(places, mask=gone)
+    return [array.take(exact) for array in arrays]
 
 
 def field_of(column: Column) -> pa.Field:

@@ -12,14 +12,11 @@ from tistream.errors import InvalidRequest, UnknownName
 from tistream.follow.tenant_view import TenantView
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
-from tistream.pool.footers import FooterCache
 from tistream.pool.versions.plan import TableRange
 from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.cursor import Scope
-from tistream.read.group_cache import GroupCache
 from tistream.read.imported import check_pull
 from tistream.read.scan import Budget
-from tistream.storage.object_store import ObjectStore
 from tistream_api.encode.compression import compressed_pieces
 from tistream_api.encode.encoding import FORMATS, Encoder
 from tistream_api.encode.piece import Piece
@@ -51,12 +48,10 @@ class PointReads:
     """Begins the reads at a point in time of all tenants. Thread-safe. `working` limits how many of them read or render
     rows at the same time."""
 
-    objects: ObjectStore
-    cache: GroupCache
+    reader: CachedReader
     admission: Admission
     working: DecodeSlots
     times: TsValidator
-    footers: FooterCache
     budget: Budget
 
     def rows(
@@ -141,7 +136,7 @@ class PointReads:
             view.replan()
             view.check_served(lowest_ts)
 
-        return PoolReads(CachedReader(self.objects, self.cache, self.footers), view.shards, replan)
+        return PoolReads(self.reader, view.shards, replan)
 
     def history(self, view: TenantView, scope: Scope, ask: HistoryRequest, read_caller: ReadCaller) -> dict[str, Any]:
         """The answer of RowHistory. Raises the errors of `rows`."""
@@ -182,7 +177,7 @@ class PointReads:
             view.earliest_ts(),
             view.resolved_ts(),
             view.source,
-            CachedReader(self.objects, self.cache, self.footers),
+            self.reader,
             self.budget,
             admitted.count,
             view.record_barrier,

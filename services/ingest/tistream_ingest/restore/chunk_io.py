@@ -124,7 +124,7 @@ def opened(spec: TargetSpec) -> Iterator[ChunkTarget]:
 
 def _versions(objects: ObjectStore, work: ReadWork) -> Iterator[pa.Table]:
     store: Any = objects  # to mypy no protocol is hashable
-    return read_range(work.shards, _reader(store), Window(0, work.ts), [work.wanted])
+    return read_range(work.shards, _reader(store), Window(0, work.ts), [work.wanted], columns=("key", "value"))
 
 
 @lru_cache(maxsize=8)

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tistream.format.run import GROUP_ROWS
 from tistream.restore.fingerprint import Fingerprint, of_rows
 from tistream.restore.insert_sql import insert_statements
 from tistream.restore.undo_sql import SESSION
@@ -40,7 +41,7 @@ _SQL = re.compile(
 class ParquetObjects:
     """A ChunkTarget that writes Parquet files into an object store."""
 
-    chunk_rows = 100_000
+    chunk_rows = 12 * GROUP_ROWS  # whole row groups of a base run, so that none is read for two chunks
 
     def __init__(self, objects: ObjectStore, dialect: Dialect) -> None:
         """Create the target. `dialect` is the SQL dialect of schema.sql."""

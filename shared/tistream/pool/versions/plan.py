@@ -151,6 +151,14 @@ def runs_of(shard: IndexShard, window: Window, span: KeySpan) -> list[tuple[RunR
     return runs + _chains(run for run in shard.basis if run.touches(span))
 
 
+def lone_base(runs: Sequence[tuple[RunRef, ...]], window: Window) -> tuple[RunRef, ...]:
+    """The objects of the base run if it alone has the versions of the window; otherwise nothing. `runs` are those of
+    the window (`runs_of`), and no segment has versions of it. A base run has each key once, and no deletes."""
+    if len(runs) != 1 or window.low or any(run.low_ts is not None or run.high_ts > window.high for run in runs[0]):
+        return ()
+    return runs[0]
+
+
 def _chains(objects: Iterable[RunRef]) -> list[tuple[RunRef, ...]]:
     """Group objects of several backfills into few runs, so that the objects of each run have disjoint key ranges. They
     are in key order."""

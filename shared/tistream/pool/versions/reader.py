@@ -27,7 +27,7 @@ from tistream.storage.range_reader import fetch_ranges
 
 Ints = npt.NDArray[np.int64]
 
-STATISTICS_KEPT = 64  # runs whose statistics are cached; those of a run with 10^4 row groups need some MB
+STATISTICS_KEPT = 1 << 16  # row groups whose statistics are cached; those of each take some 300 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ class StoreReader:
         self._footers = FooterCache() if footers is None else footers
         self._lock = new_lock()
         self._known: OrderedDict[str, RunGroups] = OrderedDict()
+        self._groups = 0  # row groups in `_known`
 
     def groups(self, run: RunRef) -> RunGroups:
         """Implement Reader.groups: list the row groups of a run."""
@@ -81,9 +82,11 @@ class StoreReader:
                 return known
         found = _statistics(run_rows.group_bounds(run, run_rows.open_run(self._objects, run, self._footers)))
         with self._lock:
-            self._known[run.key] = found
-            while len(self._known) > STATISTICS_KEPT:
-                self._known.popitem(last=False)
+            if run.key not in self._known:
+                self._known[run.key] = found
+                self._groups += len(found.rows)
+            while self._groups > STATISTICS_KEPT and len(self._known) > 1:
+                self._groups -= len(self._known.popitem(last=False)[1].rows)
         return found
 
     def open_run(self, run: RunRef, indexes: Sequence[int]) -> OpenedGroups:

@@ -19,6 +19,7 @@ from tistream.format.run import SCHEMA, RunRef
 from tistream.format.segment import OP_DELETE
 from tistream.model.ts import Window
 from tistream.pool.versions import merge, plan, tail
+from tistream.pool.versions.base_keys import base_keys
 from tistream.pool.versions.merge import Ints
 from tistream.pool.versions.plan import IndexShard, TableRange
 from tistream.pool.versions.reader import Reader
@@ -38,6 +39,7 @@ def read_range(
     *,
     deletes: bool = False,
     every: bool = False,
+    columns: Sequence[str] = tuple(SCHEMA.names),
 ) -> Iterator[pa.Table]:
     """Read the newest version of each key with commit_ts in `window`. The keys are those in `ranges`; the result has
     the order of `ranges` and keys.
@@ -48,9 +50,10 @@ def read_range(
         ranges: keys to read.
         deletes: also return keys whose newest version is a delete (op 2, value null).
         every: return every version in the window, newest first; implies `deletes`.
+        columns: the columns of run.SCHEMA to return.
 
     Yields:
-        Tables of run.SCHEMA, with some 10,000 rows each, never empty.
+        Tables of these columns, with some 10,000 rows each, never empty.
 
     Raises:
         NotFoundYet: an object is gone; plan again from newer shards, after the last key that was returned.
@@ -60,18 +63,20 @@ def read_range(
         for shard in shards:
             clipped = wanted.clip(shard.span)
             if clipped is not None:
-                yield from _Merge(shard, reader, window, clipped, every=every).tables(deletes=deletes or every)
+                merging = _Merge(shard, reader, window, clipped, columns, every=every)
+                yield from merging.tables(deletes=deletes or every)
 
 
 def measure_range(
     shards: Sequence[IndexShard], reader: Reader, window: Window, wanted: TableRange
-) -> Iterator[tuple[Any, float]]:
-    """The keys of the rows that `read_range` returns, in order, without reading their values. Yields arrays of keys,
-    each with the bytes of its rows, estimated by the average of their row groups. Raises the errors of `read_range`."""
+) -> Iterator[tuple[Sequence[Any], float]]:
+    """The keys of the rows that `read_range` returns, in order, without reading their values. Yields sequences of keys
+    (Arrow scalars), each with the bytes of its rows, estimated by the average of their row groups. If only a base run
+    has rows, the keys are not read either until the caller takes one. Raises the errors of `read_range`."""
     for shard in shards:
         clipped = wanted.clip(shard.span)
         if clipped is not None:
-            yield from _Merge(shard, reader, window, clipped, every=False).measured()
+            yield from _Merge(shard, reader, window, clipped, (), every=False).measured()
 
 
 @dataclass(slots=True)
@@ -153,24 +158,44 @@ class _Source:
 class _Merge:
     """Merges the inputs of one shard over one range of keys."""
 
-    def __init__(self, shard: IndexShard, reader: Reader, window: Window, wanted: TableRange, *, every: bool) -> None:
+    def __init__(
+        self,
+        shard: IndexShard,
+        reader: Reader,
+        window: Window,
+        wanted: TableRange,
+        columns: Sequence[str],
+        *,
+        every: bool,
+    ) -> None:
         self._reader, self._window, self._wanted, self._every = reader, window, wanted, every
+        self._schema = pa.schema([SCHEMA.field(name) for name in columns])
+        self._valued = [name for name in _VALUES if name in columns]
         runs = plan.runs_of(shard, window, wanted.span)
         self._fill_bytes = min(FILL_BYTES, HELD_BYTES // max(1, len(runs)))
         parts = plan.groups_in_window(shard, window, [wanted.table_id])
         self._sources = [_Source(chain.from_iterable(map(self._run_pieces, objects))) for objects in runs]
         if parts:
             self._sources.insert(0, _Source(self._tail_pieces(parts)))
+        self._base = plan.lone_base(runs, window) if not parts else ()
 
     def tables(self, *, deletes: bool) -> Iterator[pa.Table]:
         """Yield the merged rows, in key order."""
+        if self._base:
+            for run in self._base:
+                yield from self._base_tables(run)
+            return
         for popped, sources in self._popped():
             table = self._merged(popped, deletes=deletes, sources=sources)
             if len(table):
                 yield table
 
-    def measured(self) -> Iterator[tuple[Any, float]]:
+    def measured(self) -> Iterator[tuple[Sequence[Any], float]]:
         """Yield the keys of the merged rows without deletes, and their bytes."""
+        if self._base:
+            for run in self._base:
+                yield from base_keys(self._reader, run, self._wanted.span)
+            return
         for popped, sources in self._popped():
             stamps, order = self._order(popped, deletes=False, sources=sources)
             if len(order):
@@ -206,13 +231,29 @@ class _Merge:
     def _merged(self, popped: list[_Piece], *, deletes: bool, sources: int) -> pa.Table:
         stamps, order = self._order(popped, deletes=deletes, sources=sources)
         if not len(order):
-            return SCHEMA.empty_table()
+            return self._schema.empty_table()
         values = _in_order(popped, order) if sources > 1 else _one_after_another(popped, order)
         chosen = stamps if sources == 1 and len(order) == len(stamps) else stamps.take(pa.array(order))
         columns = {name: table.column(name) for table in (chosen, values) for name in table.column_names}
-        return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+        return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
 
-    def _run_pieces(self, run: RunRef) -> Iterator[tuple[_Piece, bytes]]:
+    def _base_tables(self, run: RunRef) -> Iterator[pa.Table]:
+        """Yield the rows of a base run's object. Nothing is above it, so their timestamps decide nothing."""
+        groups, span, names = self._reader.groups(run), self._wanted.span, self._schema.names
+        for some, _, _ in self._fills(run):
+            opened = self._reader.open_run(run, some)
+            if groups.first_keys[some[0]] in span and groups.last_keys[some[-1]] in span:
+                yield opened.read(names)
+                continue
+            keys, rows = merge.key_array(opened.read(("key",))), opened.read(names)
+            start = merge.below(keys, span.start)
+            end = merge.below(keys, span.end) if span.end else len(keys)
+            if start < end:
+                yield rows.slice(start, end - start)
+
+    def _fills(self, run: RunRef) -> Iterator[tuple[list[int], int, int]]:
+        """Yield the row groups of an object that may have wanted rows, in lots that are read at once, and the rows and
+        bytes of each lot."""
         groups, span, window = self._reader.groups(run), self._wanted.span, self._window
         chosen = [
             at
@@ -227,6 +268,11 @@ class _Merge:
                 at = chosen.pop(0)
                 some.append(at)
                 rows, size = rows + int(groups.rows[at]), size + int(groups.bytes[at])
+            yield some, rows, size
+
+    def _run_pieces(self, run: RunRef) -> Iterator[tuple[_Piece, bytes]]:
+        groups, span, window = self._reader.groups(run), self._wanted.span, self._window
+        for some, rows, size in self._fills(run):
             opened = self._reader.open_run(run, some)
             stamps = opened.read(merge.STAMPS)
             stamps = pa.table([one_array(column) for column in stamps.columns], schema=stamps.schema)
@@ -236,7 +282,7 @@ class _Merge:
             inside = stamps.slice(start, end - start)
             at_rows = merge.newest_in(inside, window.low, window.high, every=self._every)
             counting = inside if len(at_rows) == len(inside) else inside.take(pa.array(at_rows))
-            piece = _Piece(counting, at_rows + start, _Values(partial(opened.read, _VALUES)), size / max(rows, 1))
+            piece = _Piece(counting, at_rows + start, _Values(partial(opened.read, self._valued)), size / max(rows, 1))
             yield piece, groups.last_keys[some[-1]]
 
     def _tail_pieces(self, parts: Sequence[plan.GroupInWindow]) -> Iterator[tuple[_Piece, bytes]]:
@@ -247,7 +293,7 @@ class _Merge:
                 yield _Piece(chunk.table, np.arange(len(chunk)), values, each), last
 
     def _whole(self, chunk: Stamps) -> pa.Table:
-        return chunk.whole(self._reader).select(list(_VALUES))
+        return chunk.columns(self._reader, self._valued)
 
 
 def _one_after_another(popped: Sequence[_Piece], order: Ints) -> pa.Table:

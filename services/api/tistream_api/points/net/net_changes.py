@@ -99,7 +99,13 @@ def changed(reads: PoolReads, part: TableComparison, start: bytes) -> Iterator[p
         elif one in part.new:
             yield from map(_appeared, reads.scan(Window(0, part.high_ts), [asked]))
         elif part.low_ts < part.high_ts:
-            yield from reads.net(Window(part.low_ts, part.high_ts), [asked])
+            yield from map(_differing, reads.net(Window(part.low_ts, part.high_ts), [asked]))
+
+
+def _differing(rows: pa.Table) -> pa.Table:
+    """Leave out the rows whose values are equal byte for byte."""
+    differ = pc.fill_null(pc.not_equal(rows.column("value"), rows.column("old_value")), True)
+    return rows if pc.all(differ).as_py() else rows.filter(differ)
 
 
 def _sides(rows: pa.Table, old: pa.ChunkedArray) -> pa.Table:

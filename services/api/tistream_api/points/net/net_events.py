@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.arrays import Int64s
 from tistream.pool.versions.pool_reads import PoolReads
 from tistream.read.cursor import Place
 from tistream.read.events import Events, Rows
@@ -117,9 +118,23 @@ def _ordered(sets: Sequence[Rows], *, second: bool) -> NetBatch:
     ids = np.array([one.version.table.id for one in sets], np.int64)[source]
     place = np.full(len(at), int(Place.ROW))
     events = Events(tuple(sets), numbers[0], place, numbers[1], ids, numbers[2], source, at)
+    if len(sets) == 1:  # its rows were in the order of keys, and usually their images are
+        order = np.argsort(2 * np.where(sets[0].op == OP_DELETE, sets[0].old_at, sets[0].new_at) + sets[0].op)
+        ordered = raw.take(pa.array(order))
+        if _ascend(ordered, numbers[2][order]):
+            return NetBatch(events.chosen(order), ordered, second)
     frame = pl.DataFrame({"key": pl.from_arrow(raw), "op": numbers[2]})
     order = frame.select(pl.arg_sort_by(frame.columns).cast(pl.Int64)).to_series().to_numpy()
     return NetBatch(events.chosen(order), raw.take(pa.array(order)), second)
+
+
+def _ascend(keys: pa.Array, op: Int64s) -> bool:
+    """Whether events are in the order of raw keys, and deletes are before puts."""
+    before, after = keys.slice(0, max(len(keys) - 1, 0)), keys.slice(1)
+    below = pc.less(before, after).to_numpy(zero_copy_only=False)
+    same = np.flatnonzero(~below)
+    equal = pc.equal(before.take(pa.array(same)), after.take(pa.array(same))).to_numpy(zero_copy_only=False)
+    return bool(equal.all() and (op[same] < op[same + 1]).all())
 
 
 def _after(batch: NetBatch, sent: NetPosition) -> NetBatch:

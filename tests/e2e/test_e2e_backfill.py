@@ -8,19 +8,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from support import golden, log_backup, pull
 from support.cut_set import commit_timestamps, cut
+from support.effort import cases
 from support.golden import Delivery
 from support.platform import Platform
 from support.points_world import point_world
-from support.pulled import Pulled
+from support.pull_world import golden_world
 from support.waiting import eventually
 from tistream.logbackup import prefix
+from tistream.read.cursor import Position
 from tistream_cli.app import app as command
 
-NAME = "everything"
 Line = dict[str, Any]
 
 
@@ -43,9 +45,10 @@ def changes_of(lines: list[Line]) -> Counter[str]:
     return Counter(json.dumps([line[name] for name in names]) for line in lines if line["type"] == "row")
 
 
-def test_one_command_gives_a_tenant_with_rows_and_changes(up: Platform, whole: Pulled, tmp_path: Path) -> None:
-    recorded, stamps = log_backup.load(NAME), commit_timestamps(NAME)
-    made = cut(NAME, stamps[len(stamps) * 7 // 10])
+@pytest.mark.parametrize("name", cases(["large"], ["everything"]))
+def test_one_command_gives_a_tenant_with_rows_and_changes(up: Platform, name: str, tmp_path: Path) -> None:
+    recorded, stamps = log_backup.load(name), commit_timestamps(name)
+    made = cut(name, stamps[len(stamps) * 7 // 10])
     assert recorded.start_ts < made.t0 < recorded.end_ts
     log, full = tmp_path / "log", tmp_path / "full"
     for key, body in recorded.puts:
@@ -53,12 +56,12 @@ def test_one_command_gives_a_tenant_with_rows_and_changes(up: Platform, whole: P
     upstream = prefix.parse_backupmeta((log / "backupmeta").read_bytes()).cluster_id
     for key, body in made.backup(1, cluster_id=upstream).items():
         golden.put(full, Delivery(0, key, body))
-    where = ("--cluster", "7", "--tenant", "rowed", "--url", up.url)
+    where = ("--cluster", "7", "--tenant", f"rowed-{name}", "--url", up.url)
     say("tenant", "create", *where)
     added = say("source", "add", "--log-backup", str(log), "--br-full", str(full), *where)
     assert "source log-1" in added
     assert "backfill of all tables has begun" in added
-    tenant = f"{up.url}/v1/clusters/7/tenants/rowed"
+    tenant = f"{up.url}/v1/clusters/7/tenants/rowed-{name}"
     with up.http(60) as http:
         eventually(lambda: http.get(f"{tenant}/backfills/b1").json()["state"] != "running")
         info = http.get(f"{tenant}/backfills/b1").json()
@@ -74,7 +77,7 @@ def test_one_command_gives_a_tenant_with_rows_and_changes(up: Platform, whole: P
     lines = [json.loads(line) for line in say("pull", "--snapshot", "now", *where).splitlines()]
     end = next(at for at, line in enumerate(lines) if line["type"] == "snapshot_end")
     assert lines[0] == {"type": "snapshot_begin", "snapshot_ts": str(recorded.end_ts)}
-    plain = point_world(NAME)
+    plain = point_world(name)
     select = [
         {"database": version.database, "table": version.head.name, **row}
         for version in made.tables(recorded.end_ts)
@@ -83,7 +86,7 @@ def test_one_command_gives_a_tenant_with_rows_and_changes(up: Platform, whole: P
     assert rows_of(lines[1:end]) == rows_of(select)
     assert lines[end + 1]["type"] == "resolved"
 
-    assert whole.golden.name == NAME
-    pushed = [one for one in whole.events if one["type"] == "row"]
-    expected = [one for one in pushed if made.t0 < int(one["commit_ts"]) <= recorded.end_ts]
+    whole = golden_world(name)  # of which tests show that a platform's pulls are equal to it
+    pushed = [pull.parse(line) for line in whole.pull(start=Position(whole.snapshot_ts)).splitlines()]
+    expected = [one for one in pushed if one["type"] == "row" and made.t0 < int(one["commit_ts"]) <= recorded.end_ts]
     assert changes_of(events) == changes_of(expected), "old values of rows from before the log are those of the backup"

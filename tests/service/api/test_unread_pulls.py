@@ -21,7 +21,7 @@ from tistream_api.request.params import FORMATS
 from tistream_api.routes.pull_routes import watched
 from tistream_api.settings import ApiSettings
 
-FLOODED, OTHER = golden.load("large"), golden.load("everything")
+FLOODED, OTHER = golden.load("large"), golden.load_as("large", "8", "other")
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,8 @@ SCHEMA: dict[str, Any] = {
         "type": ["object", "null"],
         "minProperties": 1,
         "maxProperties": COLUMNS_MAX,
-        "additionalProperties": {"type": ["string", "number", "null"]},
+        # anyOf, because generators of clients do not know a list of types
+        "additionalProperties": {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]},
         "description": "only rows that have had all of these values, in the form of events, before or after a change",
     },
     "mode": {"type": ["string", "null"], "enum": ["plan", "sql", None], "description": "sql adds the statements"},

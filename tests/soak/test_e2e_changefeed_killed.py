@@ -30,6 +30,7 @@ ROWS_PER_S = os.environ.get("ROWS_PER_S", "5000")
 TENANT = TenantKey("1", "simulated")
 VICTIMS = ("changefeed", "kafka", "meta")
 TOPIC, PARTITIONS = "changes", 3
+VERIFIED_MS = 20_000  # so much is compared with the fingerprints
 Row = tuple[int, str, str, str, str]  # commit_ts, database, table, key, operation
 
 
@@ -74,7 +75,27 @@ def test_each_change_is_in_kafka_once_though_everything_is_killed(up: Platform, 
     assert _differences(rows, found) == []
     assert found_ddls.keys() <= ddls
     assert set(found_ddls.values()) <= {PARTITIONS}, "each DDL is in each partition, once"
-    print(f"{sum(rows.values())} rows, {len(ddls)} DDLs, strikes {dict(strikes)}, epoch {feed['epoch']}")
+    windows = _verified(consumer, max(stamp for stamp, *_ in rows) - (VERIFIED_MS << 18), until_ts)
+    print(f"{sum(rows.values())} rows, {len(ddls)} DDLs, {windows} windows, strikes {dict(strikes)}, {feed['epoch']=}")
+
+
+def _verified(consumer: Consumer, from_ts: int, until_ts: int) -> int:
+    """Compare this range by the product's own call. Returns how many windows have the fingerprints that were stored
+    with the progress."""
+    answers = []
+    lowest_ts = int(consumer.client.get(f"{consumer.base}/changefeeds/all").json()["start_ts"])
+
+    def verified() -> bool:
+        body = {"from_ts": str(max(from_ts, lowest_ts)), "to_ts": str(until_ts)}
+        answers.append(consumer.client.post(f"{consumer.base}/changefeeds/all/verify", json=body))
+        assert answers[-1].status_code in (200, 503), answers[-1].text
+        return answers[-1].status_code == 200
+
+    eventually(verified, pause_s=1.0)
+    found = answers[-1].json()
+    assert found["equal"], (found["differences"][:3], found["window_differences"][:3])
+    assert found["windows"] > 0
+    return int(found["windows"])
 
 
 def _differences(wanted: Counter[Row], found: Counter[Row]) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
 
+from support.feed_batches import golden_window
 from support.feed_files import URL, data_files, holder_of_files
 from support.feed_run import CLOCK, StillView, finish
 from support.pull_world import World, golden_world
@@ -15,6 +16,7 @@ from support.waiting import PATIENCE_S
 from tistream.errors import InvalidRequest, TargetNotAllowed
 from tistream.pool.versions.reader import StoreReader
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.bulk.changefeeds import Skip
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.sinks.storage.root import SinkRoot
@@ -41,10 +43,11 @@ class Written:
     options: str
     document: dict[str, Any]
     objects: MemoryObjectStore
+    skips: Sequence[Skip] = ()
 
     def verified(self, **more: Any) -> FeedVerification:
         """What a worker finds of the whole set."""
-        feed = storage_feed(f"{URL}?{self.options}", self.document)
+        feed = storage_feed(f"{URL}?{self.options}", self.document, self.skips)
         how = reading(feed.config)
         assert not isinstance(how, str)
         ask = asked(self.world, f"{URL}?{self.options}", self.document, **more)
@@ -60,10 +63,10 @@ def asked(world: World, uri: str, document: dict[str, Any], **more: Any) -> Veri
     return VerifyFeed(**names, sink_uri=uri, config=document, **{**whole, **more})
 
 
-def written(world: World, options: str, document: dict[str, Any] = DOCUMENT) -> Written:
+def written(world: World, options: str, document: dict[str, Any] = DOCUMENT, skips: Sequence[Skip] = ()) -> Written:
     objects = MemoryObjectStore()
-    finish(holder_of_files(world, options, objects, document=document))
-    return Written(world, options, document, objects)
+    finish(holder_of_files(world, options, objects, document=document, skips=skips))
+    return Written(world, options, document, objects, skips)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +76,7 @@ def written(world: World, options: str, document: dict[str, Any] = DOCUMENT) -> 
         ("protocol=csv&date-separator=none&enable-partition-separator=false&terminator=%0A", BOTH),
         ("protocol=canal-json&enable-tidb-extension=true&date-separator=month", DOCUMENT),
         (PARQUET, DOCUMENT),
+        (f"{PARQUET}&layout=window&flush-interval=100ms", DOCUMENT),
     ],
 )
 def test_files_that_a_feed_has_written_are_equal(world: World, options: str, document: dict[str, Any]) -> None:
@@ -123,6 +127,34 @@ def test_what_differs_is_named_with_its_file(world: World) -> None:
     assert {(one.what, one.table) for one in gone.differences} == {("missing", "orders")}
     assert gone.differences[0].key.keys() == {"id"}
     assert sum(one.missing for one in gone.tables) == len(lines)
+
+
+def test_a_row_that_a_person_has_skipped_is_not_missing(world: World) -> None:
+    batch = next(one for one in golden_window(numbered=False).batches if one.version.name == ("shop", "orders"))
+    skip = Skip(commit_ts=int(batch.commit_ts[0]), table="shop.orders", key=batch.raw[0].as_py().hex(), reason="wrong")
+    files = written(world, PARQUET, {"filter": {"rules": ["shop.orders"]}}, [skip])
+    assert files.verified().equal
+    (lost,) = replace(files, skips=()).verified().differences
+    assert (lost.what, lost.commit_ts) == ("missing", str(skip.commit_ts))
+
+
+def test_the_keys_of_lost_rows_are_named_in_each_format(world: World) -> None:
+    rules = {"filter": {"rules": ["shop.orders", "shop.k_str"]}}
+    csv = {"include-commit-ts": True, "output-old-value": True}
+    named = []
+    for options, form in (
+        ("protocol=csv", csv),
+        ("protocol=csv", {**csv, "quote": ""}),
+        ("protocol=canal-json&enable-tidb-extension=true", {}),
+        (PARQUET, {}),
+    ):
+        files = written(world, options, {**rules, "sink": {"csv": form}})
+        for key in data_files(files.objects):
+            files.objects.delete(key)
+        found = files.verified().differences
+        named.append({(one.commit_ts, one.table, *(str(value) for value in one.key.values())) for one in found})
+    assert {len(one) for row in named for one in row} == {3}
+    assert all(one == named[0] for one in named[1:])
 
 
 def test_what_cannot_be_compared_is_refused_with_the_way_out(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -32,15 +33,22 @@ class FileEvents:
     commit_ts: Int64s
 
 
+@dataclass(frozen=True, slots=True)
+class SentColumns:
+    """The names of the columns of a table that are sent, in order, and those of its handle key."""
+
+    names: tuple[str, ...] = ()
+    handle: tuple[str, ...] = ()
+
+
 class FileReader(Protocol):
     """Reads files of one format."""
 
     def events(self, body: bytes, name: Name) -> FileEvents:
         """The events of a data file of the table `name`. Raises Unreadable."""
 
-    def key(self, rows: pa.Table, at: int, handle: Sequence[str]) -> dict[str, Any]:
-        """The values of the handle key that event `at` states; empty if it does not mark them. `handle`: the names of
-        the key's columns."""
+    def key(self, rows: pa.Table, at: int, columns: SentColumns) -> dict[str, Any]:
+        """The values of the handle key that event `at` states; empty if its columns are not known."""
 
 
 def reading(config: FeedConfig) -> FileReader | str:
@@ -70,9 +78,9 @@ class ParquetReader:
         except (pa.ArrowException, *_BROKEN) as error:
             raise Unreadable(f"it is no Parquet file of a feed ({type(error).__name__})") from error
 
-    def key(self, rows: pa.Table, at: int, handle: Sequence[str]) -> dict[str, Any]:
+    def key(self, rows: pa.Table, at: int, columns: SentColumns) -> dict[str, Any]:
         """Implement FileReader.key."""
-        values = {name: rows.column(name)[at].as_py() for name in handle if name in rows.column_names}
+        values = {name: rows.column(name)[at].as_py() for name in columns.handle if name in rows.column_names}
         return {name: value.hex() if isinstance(value, bytes) else value for name, value in values.items()}
 
 
@@ -91,7 +99,7 @@ class JsonReader:
             raise Unreadable(f"it has a line that is not canal-json ({type(error).__name__})") from error
         return _events([line + self.end for line in lines], stamps)
 
-    def key(self, rows: pa.Table, at: int, handle: Sequence[str]) -> dict[str, Any]:  # noqa: ARG002
+    def key(self, rows: pa.Table, at: int, columns: SentColumns) -> dict[str, Any]:  # noqa: ARG002
         """Implement FileReader.key."""
         value = orjson.loads(rows.column(LINE)[at].as_py().removesuffix(self.end))
         row = value["data"][0]
@@ -128,9 +136,27 @@ class CsvReader:
                 half = op == DELETE and updates
         return _events(found, stamps)
 
-    def key(self, rows: pa.Table, at: int, handle: Sequence[str]) -> dict[str, Any]:  # noqa: ARG002
-        """Implement FileReader.key: the lines do not mark the key."""
-        return {}
+    def key(self, rows: pa.Table, at: int, columns: SentColumns) -> dict[str, Any]:
+        """Implement FileReader.key. The values are those of the lines: texts, encoded if they are binary."""
+        line = next(self._whole(rows.column(LINE)[at].as_py())).decode(errors="replace")
+        heads = 5 if self._options.output_old_value else 4  # operation, table, database, commit_ts, is-update
+        values = list(self._fields(line))[heads:]
+        if len(values) != len(columns.names):
+            return {}
+        return {name: value for name, value in zip(columns.names, values, strict=True) if name in columns.handle}
+
+    def _fields(self, line: str) -> Iterator[str]:
+        """The fields of a line, without quotes."""
+        quote, cut, at = re.escape(self._options.quote), re.escape(self._options.delimiter), 0
+        plain = rf"(?:(?!{cut}).)*" if quote else rf"(?:\\.|(?!{cut}).)*"
+        form = re.compile(
+            rf"{quote}((?:[^{quote}]|{quote}{quote})*){quote}|({plain})" if quote else rf"()({plain})", re.S
+        )
+        while at <= len(line):
+            found = form.match(line, at)
+            assert found is not None, "the second form matches anything"
+            yield found[2] if found[2] is not None else found[1].replace(self._options.quote * 2, self._options.quote)
+            at = found.end() + len(self._options.delimiter)
 
     def _whole(self, body: bytes) -> Iterator[bytes]:
         """The lines of a file, without their ends. A quoted value may have the text that ends lines."""

@@ -18,18 +18,20 @@ from tistream.model.ids import TenantKey
 from tistream.read.chosen_scope import ChosenScope
 from tistream.read.cursor import Place, Position
 from tistream.read.scan import Budget
-from tistream.schema.visible import Name, fold
+from tistream.schema.visible import Name, TableVersion, fold
 from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, FeedVerification, VerifiedTable, VerifyFeed
+from tistream_changefeed.config import parts
+from tistream_changefeed.filters.column_selector import selector_of
 from tistream_changefeed.fingerprints.windows import FoundParts, SentWindow, compared
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.rows.handle_key import handle_columns
 from tistream_changefeed.sinks.storage import metadata
-from tistream_changefeed.sinks.storage.paths import METADATA
+from tistream_changefeed.sinks.storage.paths import METADATA, WINDOWS, manifest_key
 from tistream_changefeed.sinks.storage.placed_rows import PlacedRows
 from tistream_changefeed.sinks.storage.root import SinkRoot
 from tistream_changefeed.sinks.storage.storage_feed import StorageFeed
 from tistream_changefeed.verify.compared_rows import ComparedRows, RowDifferences
-from tistream_changefeed.verify.file_events import FileReader
+from tistream_changefeed.verify.file_events import FileEvents, FileReader, SentColumns
 from tistream_changefeed.verify.message_heads import Unreadable
 from tistream_changefeed.verify.windows import told
 
@@ -48,6 +50,7 @@ class _Piece:
     events: UInt64s
     level: str
     file: str
+    columns: SentColumns
     index: Int64s | None = None
 
     @property
@@ -69,7 +72,7 @@ class FileComparison:
     budget: Budget
     clock: Clock
     deadline_ms: int
-    _handles: dict[Name, tuple[str, ...]] = field(default_factory=dict)  # columns of the handle key, by table
+    _columns: dict[Name, SentColumns] = field(default_factory=dict)  # of the newest version that was read
 
     def result(self) -> FeedVerification:
         """Compare. Raises InvalidRequest, LimitReached, Unavailable, FeedFailed, Gone."""
@@ -135,14 +138,23 @@ class FileComparison:
         for number, rows, _ in placed.parts():
             of, mine = placed.places[number], placed.place == number
             if self._asked_for(of.version.name):
-                self._handles[of.version.name] = tuple(one.name for one in handle_columns(of.version.table))
+                columns = self._columns[of.version.name] = self._sent(of.version)
                 level = self.feed.target.layout.directory("", of.partition, of.date)
                 file = "/".join(of.version.name) + level
-                yield _Piece(of.version.name, rows, placed.commit_ts[mine], placed.hashes[mine], level, file)
+                stamps, hashes = placed.commit_ts[mine], placed.hashes[mine]
+                yield _Piece(of.version.name, rows, stamps, hashes, level, file, columns)
+
+    def _sent(self, version: TableVersion) -> SentColumns:
+        selector = selector_of(parts.column_selectors(self.feed.config), version)
+        sent = version.table.visible_columns if selector is None else selector.sent(version.table)
+        return SentColumns(tuple(one.name for one in sent), tuple(one.name for one in handle_columns(version.table)))
 
     # ---- what is there
 
     def _there(self) -> Iterator[_Piece]:
+        if self.feed.target.layout.by_window:
+            yield from self._windows_there()
+            return
         for database in self.root.names_below(""):
             for table in self.root.names_below(f"{database}/"):
                 if not self._asked_for((database, table)):
@@ -170,25 +182,52 @@ class FileComparison:
     def _files(self, name: Name, directory: str, level: str, number: int) -> Iterator[_Piece]:
         """The events of a directory in the range, from the newest file back to the first one that only has older
         events: within a directory, files are in the order of commits."""
-        layout = self.feed.target.layout
         for at in range(number, 0, -1):
-            self._check_time("the files were not read in time")
-            key = layout.data_key(directory, at)
-            body = self.root.content(key)
-            if body is None:
+            key = self.feed.target.layout.data_key(directory, at)
+            events = self._read(name, key)
+            if events is None:
+                continue
+            if len(events.commit_ts) and int(events.commit_ts.max()) <= self.ask.from_ts:
+                return
+            yield from self._inside(name, level, key, events)
+
+    def _windows_there(self) -> Iterator[_Piece]:
+        """The events in the directories of windows, from the newest back to the first that only has older events."""
+        for window in sorted(self.root.names_below(f"{WINDOWS}/"), reverse=True):
+            start, content = window.partition("-")[0], self.root.content(manifest_key(f"{WINDOWS}/{window}"))
+            if content is None or not start.isdecimal() or int(start) >= self.ask.to_ts:
                 continue
             try:
-                events = self.reader.events(body, name)
-            except Unreadable as error:
-                raise InvalidRequest(f"{self.root.where}/{key}: {error}") from error
-            stamps = events.commit_ts
-            if len(stamps) and int(stamps.max()) <= self.ask.from_ts:
+                through_ts, files = metadata.files_of(content)
+            except ValueError as error:
+                raise InvalidRequest(f"{self.root.where}/{manifest_key(f'{WINDOWS}/{window}')}: {error}") from error
+            if through_ts <= self.ask.from_ts:
                 return
-            hashes = self.feed.target.format.hashes(events.rows, stamps)
-            inside = np.flatnonzero((stamps > self.ask.from_ts) & (stamps <= self.ask.to_ts))
-            if len(inside):
-                rows = events.rows.take(pa.array(inside))
-                yield _Piece(name, rows, stamps[inside], hashes[inside], level, key, inside)
+            for file in files:
+                database, table, _, *levels, _ = file.split("/")
+                if self._asked_for((database, table)):
+                    key = f"{WINDOWS}/{window}/{file}"
+                    events = self._read((database, table), key)
+                    if events is not None:
+                        yield from self._inside((database, table), "".join(f"/{one}" for one in levels), key, events)
+
+    def _read(self, name: Name, key: str) -> FileEvents | None:
+        """The events of a data file; None if it does not exist."""
+        self._check_time("the files were not read in time")
+        body = self.root.content(key)
+        try:
+            return None if body is None else self.reader.events(body, name)
+        except Unreadable as error:
+            raise InvalidRequest(f"{self.root.where}/{key}: {error}") from error
+
+    def _inside(self, name: Name, level: str, key: str, events: FileEvents) -> Iterator[_Piece]:
+        """The events of a file that are in the range."""
+        stamps = events.commit_ts
+        hashes = self.feed.target.format.hashes(events.rows, stamps)
+        inside = np.flatnonzero((stamps > self.ask.from_ts) & (stamps <= self.ask.to_ts))
+        if len(inside):
+            rows, columns = events.rows.take(pa.array(inside)), self._columns.get(name, SentColumns())
+            yield _Piece(name, rows, stamps[inside], hashes[inside], level, key, columns, inside)
 
     # ---- differences
 
@@ -216,7 +255,7 @@ class FileComparison:
             topic=piece.file,
             partition=0,
             offset=None if piece.index is None else int(piece.index[at]),
-            key=self.reader.key(piece.rows, at, self._handles.get(piece.name, ())),
+            key=self.reader.key(piece.rows, at, piece.columns),
         )
 
     def _asked_for(self, name: Name) -> bool:

@@ -109,7 +109,7 @@ class Verifications:
                 "files have no topic to repair: create a feed with this start_ts and end_ts into another path, which "
                 "writes the rows again"
             )
-        feed, allowed = storage_feed(ask.sink_uri, ask.config), Allowed(self.hosts, self.file_urls)
+        feed, allowed = storage_feed(ask.sink_uri, ask.config, ask.skips), Allowed(self.hosts, self.file_urls)
         how = files_reading(feed.config)
         if isinstance(how, str):
             raise InvalidRequest(how)

@@ -58,6 +58,15 @@ def manifest(through_ts: int, files: Sequence[str]) -> bytes:
     return json.dumps(shown, separators=(",", ":")).encode()
 
 
+def files_of(content: bytes) -> tuple[int, list[str]]:
+    """Parse a manifest: its `through_ts` and its files. Raises ValueError if no feed has written it."""
+    try:
+        shown = json.loads(content)
+        return int(shown["through_ts"]), [str(one) for one in shown["files"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError("it is no manifest of a window") from error
+
+
 def decode(content: bytes, tenant: TenantKey, feed_id: str, where: str) -> Metadata:
     """Parse the content of `metadata`. `where` names it in errors. Raises FeedFailed if another feed or program has
     written it."""

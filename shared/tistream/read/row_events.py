@@ -154,6 +154,8 @@ class _Part:
         self._moving = moving
         visible = version.table.visible_columns
         self._needed = visible if needed is None else needed(version)
+        # Columns are known by their offsets: to compare two compares all fields, for each pair of a wide table.
+        self._offsets = frozenset(column.offset for column in self._needed)
         self._column = {name: _chunk(rows, name) for name in rows.schema.names}
         put = self._column["op"].to_numpy(zero_copy_only=False) == STORED_PUT
         valued, old = (validity(self._column[name]) for name in ("value", "old_value"))
@@ -204,9 +206,9 @@ class _Part:
         """For each of these rows, which have both images, whether a visible column differs. Values that are not needed
         are decoded of the rows alone whose needed values are equal, but not their stored bytes."""
         visible = self._version.table.visible_columns
-        places = [place for place, column in enumerate(visible) if column in self._needed]
+        places = [place for place, column in enumerate(visible) if column.offset in self._offsets]
         out = ~same_rows([new.columns[at] for at in places], [old.columns[at] for at in places], both)
-        rest = [column for column in visible if column not in self._needed]
+        rest = [column for column in visible if column.offset not in self._offsets]
         if rest and not out.all():
             stored = [self._column[name].take(pa.array(both)) for name in ("value", "old_value")]
             unsure = np.flatnonzero(~out & pc.not_equal(*stored).to_numpy(zero_copy_only=False))
@@ -229,7 +231,8 @@ class _Part:
             return None
         table = self._version.table
         visible, keys, needed = table.visible_columns, table.key_columns, self._needed
-        columns = [*needed, *(column for column in keys if column not in needed)]
+        columns = [*needed, *(column for column in keys if column.offset not in self._offsets)]
+        places = {column.offset: place for place, column in enumerate(columns)}
         values, raw = self._column[name], self._column["key"]
         if (validity(values) & ~rows).any():
             values = pc.if_else(pa.array(rows), values, None)
@@ -239,9 +242,10 @@ class _Part:
         arrays = [decoded.batch.column(at) for at in range(len(columns))]
         shown = arrays[: len(visible)]
         if len(needed) < len(visible):
-            shown = [arrays[needed.index(one)] if one in needed else pa.nulls(len(raw)) for one in visible]
+            nulls = pa.nulls(len(raw))
+            shown = [arrays[places[one.offset]] if one.offset in self._offsets else nulls for one in visible]
         if keys:
-            return Image(shown, [arrays[columns.index(column)] for column in keys])
+            return Image(shown, [arrays[places[column.offset]] for column in keys])
         handles, present = int_handles(raw)
         return Image(shown, [number_array(handles, present)])
 

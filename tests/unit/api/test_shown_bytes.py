@@ -75,6 +75,21 @@ def test_a_step_holds_no_more_than_what_its_rows_are_shown_as(name: str, togethe
     assert len([size for size in held if size > BUDGET.shown_bytes // 4]) > 4
 
 
+def test_columns_of_a_wide_table_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else an update of a row of a thousand columns costs a million comparisons."""
+    compared, columns = [0], COLUMNS["columns"][0]
+    new, old, equal = row_v2({2: b"\1"}), row_v2({}), t.Column.__eq__
+    one = review_world([*BASE, table(10, 1, int_pk(100, "t", columns))], [change(20, 100, 1, new, old)])
+
+    def counted(self: t.Column, other: object) -> bool:
+        compared[0] += 1
+        return equal(self, other)
+
+    monkeypatch.setattr(t.Column, "__eq__", counted)
+    assert len(pulled(one)) == 1
+    assert compared[0] < 4 * len(columns)
+
+
 @pytest.mark.parametrize("together", [False, True], ids=["each alone", "one transaction"])
 def test_rows_of_a_heavy_table_are_few_though_those_of_others_are_light(together: bool) -> None:
     light, heavy = (int_pk(100, "light", []), int_pk(101, "heavy", [enum()]))

@@ -156,7 +156,7 @@ class Table:
     def handle_columns(self) -> tuple[Column, ...]:
         """The columns that are encoded in the row key, in key order; empty if the key has a hidden _tidb_rowid."""
         if self.pk_is_handle:
-            return tuple(column for column in self.columns if column.flag & FLAG_PRIMARY)[:1]
+            return next(((column,) for column in self.columns if column.flag & FLAG_PRIMARY), ())
         if self.is_common_handle:
             primary = next((index for index in self.indexes if index.primary), None)
             if primary is None:

@@ -37,7 +37,8 @@ IN_GROUPS := --dist loadfile --no-loadscope-reorder
 IN_MEMORY := $(shell [ "$$(df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')" -gt 8000 ] 2>/dev/null \
 	&& echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 # Tests are rewritten for their assertions by each process, unless the bytecode is kept.
-PYTEST := $(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --durations=15
+PYTEST := $(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --durations=15 \
+	$(if $(ORDER),-p randomly --randomly-seed=$(ORDER))
 # Lint runs beside the tests, which leave a core idle now and then, and is printed after them.
 LINTED := .venv/lint.log
 define beside_lint
@@ -46,7 +47,7 @@ $(1); tested=$$?; \
 wait $$lint; linted=$$?; cat $(LINTED); exit $$((tested | linted))
 endef
 # All tiers are one call: the many short unit tests run where the last long ones leave a core idle.
-test: $(INSTALLED) ## Lint, unit, service and end-to-end tests and a slice of the simulation
+test: $(INSTALLED) ## Lint, unit, service and end-to-end tests and a slice of the simulation (ORDER=7: in random order, of this seed)
 	$(call beside_lint,$(PYTEST) -n 4 $(IN_GROUPS) tests/e2e tests/service tests/simulation tests/unit)
 
 soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants, containers (ONLY=unit,e2e,…: CONTRIBUTING.md)

@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
+from support.in_process import AppClient
 from tistream.clock import Clock, SystemClock
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_agent.app import build_app as build_agent
@@ -79,7 +79,7 @@ def apps(clock: Clock, **settings: Any) -> Mapping[str, Callable[[], FastAPI]]:
 
 
 def _surface(app: FastAPI) -> Surface:
-    text = TestClient(app).get("/metrics").text
+    text = AppClient(app).get("/metrics").text
     names: set[str] = set()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
         names |= {f"{name}{end}" for end in ("_bucket", "_count", "_sum")} if kind == "histogram" else {name}

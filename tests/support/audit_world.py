@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from fastapi.testclient import TestClient
 
+from support.in_process import AppClient
+from support.meta_database import database_url
 from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
@@ -161,7 +162,7 @@ class Encrypting(MemoryObjectStore):
 class Through(httpx.BaseTransport):
     """An HTTP transport to the meta server in this process."""
 
-    def __init__(self, meta: TestClient) -> None:
+    def __init__(self, meta: httpx.Client) -> None:
         self._meta = meta
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -176,11 +177,11 @@ class World:
     """A meta server that owns its database, with a tenant whose tasks run at one sorter, and another sorter."""
 
     def __init__(self, folder: Path) -> None:
-        settings = MetaSettings(database_url=f"sqlite:///{folder}/meta.db", node_id="meta-1", lease_ms=600_000)
+        settings = MetaSettings(database_url=database_url(folder), node_id="meta-1", lease_ms=600_000)
         self.clock = ManualClock(4_000_000_000_000)
         self.objects = Encrypting()
         self.app = build_app(settings, self.objects, self.clock)
-        self.client = TestClient(self.app, client=("10.9.8.7", 1))
+        self.client = AppClient(self.app, "10.9.8.7")
         self.server: MetaServer = self.app.state.server
         self.repository: Repository = self.server.tenant_rules.repository
         self.server.hold_lease()

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from support import plain_http
 from support.ahead_clock import AheadClock
+from support.meta_database import database_url
 from support.platform import free_port
 from support.sorter_world import InlineRunner
 from support.waiting import PATIENCE_S, eventually
@@ -203,7 +204,7 @@ class World:
         """On the same port after the first time, as its peers expect."""
         settings = MetaSettings(
             port=port,
-            database_url=f"sqlite:///{self._directory}/meta.db",
+            database_url=database_url(self._directory),
             ranges_per_tenant=self._ranges,
             check_ms=100,
             suspect_ms=self._lost_ms // 2,

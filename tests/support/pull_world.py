@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import threading
@@ -194,8 +195,27 @@ def golden_world(
     loaded = golden.load(name)
     rows, history = committed(name)
     if change is not None:
-        rows = change(rows)
-    return world_of(loaded, rows, history, tasks=tasks, ticks=ticks, budget=budget)
+        return world_of(loaded, change(rows), history, tasks=tasks, ticks=ticks, budget=budget)
+    written, indexes = _golden_pool(name, tasks, ticks)
+    objects = MemoryObjectStore()
+    for info in written.list_after(""):
+        objects.put(info.key, written.get(info.key))
+    return _world(loaded, history, objects, [copy.copy(index) for index in indexes], budget)
+
+
+@functools.cache
+def _golden_pool(name: str, tasks: int, ticks: int) -> tuple[MemoryObjectStore, list[SegmentIndex]]:
+    """What a golden set's tasks have written, once a process: for worlds that copy it."""
+    objects = MemoryObjectStore()
+    return objects, _written(objects, golden.load(name), committed(name)[0], tasks, ticks)
+
+
+def _written(
+    objects: MemoryObjectStore, loaded: GoldenSet, rows: pl.DataFrame, tasks: int, ticks: int
+) -> list[SegmentIndex]:
+    length = loaded.end_ts - loaded.snapshot_ts
+    ends = [loaded.snapshot_ts + length * at // ticks for at in range(ticks + 1)]
+    return write_pool(objects, loaded.tenant, rows, tasks, ends)
 
 
 def world_of(
@@ -209,9 +229,12 @@ def world_of(
 ) -> World:
     """A tenant with these committed rows (with their table_id)."""
     objects = MemoryObjectStore()
-    length = loaded.end_ts - loaded.snapshot_ts
-    ends = [loaded.snapshot_ts + length * at // ticks for at in range(ticks + 1)]
-    indexes = write_pool(objects, loaded.tenant, rows, tasks, ends)
+    return _world(loaded, history, objects, _written(objects, loaded, rows, tasks, ticks), budget)
+
+
+def _world(
+    loaded: GoldenSet, history: History, objects: MemoryObjectStore, indexes: list[SegmentIndex], budget: Budget | None
+) -> World:
     source = TenantSource(
         threading.RLock(), lambda: history, lambda: indexes, GroupCache(objects, 64 << 20), lambda: None
     )

@@ -13,6 +13,7 @@ import httpx
 from support import plain_http
 from support.access_world import AUDIENCE, ISSUER, Issuer
 from support.http_world import CLOCK, LEASE_MS, Server, never_superseded
+from support.meta_database import database_url
 from support.platform import free_port
 from support.waiting import PATIENCE_S, eventually
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -34,7 +35,7 @@ class Platform:
 
     def __init__(self, directory: Path) -> None:
         self.objects, self.issuer = MemoryObjectStore(), Issuer(directory / "keys.json")
-        settings = MetaSettings(database_url=f"sqlite:///{directory}/meta.db", check_ms=20, lease_ms=LEASE_MS)
+        settings = MetaSettings(database_url=database_url(directory), check_ms=20, lease_ms=LEASE_MS)
         self.meta = Server(build_meta(settings, self.objects, CLOCK))
         eventually(lambda: plain_http.get(f"{self.meta.url}/readyz").status_code == 200)
         self.tokens = TokenClient(MetaClient(HttpClient(deadline_s=PATIENCE_S), self.meta.url))

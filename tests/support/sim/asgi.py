@@ -62,7 +62,7 @@ class _Backend:
 @contextmanager
 def in_fibers() -> Iterator[None]:
     """While this holds, anyio believes that asyncio runs, and its threads are the fiber itself."""
-    before = _eventloop.loaded_backends.get("asyncio")
+    before, around = _eventloop.loaded_backends.get("asyncio"), asyncio._get_running_loop()
     _eventloop.loaded_backends["asyncio"] = _Backend  # type: ignore[assignment]
     loop = asyncio.new_event_loop()
     asyncio._set_running_loop(loop)
@@ -76,6 +76,7 @@ def in_fibers() -> Iterator[None]:
         if left:
             loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.close()
+        asyncio._set_running_loop(around)
         if before is None:
             del _eventloop.loaded_backends["asyncio"]
         else:
@@ -95,9 +96,16 @@ def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def serve_one(
-    app: FastAPI, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]], body: bytes, send: Send
+    app: FastAPI,
+    method: str,
+    path: bytes,
+    query: bytes,
+    headers: list[tuple[bytes, bytes]],
+    body: bytes,
+    send: Send,
+    address: str = "127.0.0.1",
 ) -> None:
-    """One request. `send` gets the messages of the answer; it raises OSError once the client has gone."""
+    """One request of `address`. `send` gets the messages of the answer; it raises OSError once the client has gone."""
     scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -109,7 +117,7 @@ def serve_one(
         "query_string": query,
         "root_path": "",
         "headers": headers,
-        "client": ("127.0.0.1", 1),
+        "client": (address, 1),
         "server": ("127.0.0.1", 80),
         "state": {},
     }

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 from support.audit_world import CHANGES, FEEDS, LOOK_AT_A_BUCKET, RESTORES, TERRITORIES, Through, World, matches
+from support.in_process import AppClient
 from tistream import acting, cause
 from tistream.clock import ManualClock
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -43,15 +43,15 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
-def api(world: World) -> TestClient:
+def api(world: World) -> AppClient:
     def new_http(*, deadline_s: float = DEADLINE_S) -> HttpClient:
         return HttpClient(deadline_s=deadline_s, transport=Through(world.client))
 
     app = build_app(ApiSettings(), MemoryObjectStore(), ManualClock(4_000_000_000_000), new_http)
-    return TestClient(app, base_url="http://127.0.0.1:8000", client=("127.8.7.6", 1))
+    return AppClient(app, "127.8.7.6", base_url="http://127.0.0.1:8000")
 
 
-def test_each_route_of_the_api_that_changes_something_leaves_an_entry(world: World, api: TestClient) -> None:
+def test_each_route_of_the_api_that_changes_something_leaves_an_entry(world: World, api: AppClient) -> None:
     """A route that is new is in none of these sets: it says here what the log has of it."""
     routes = [route for route in every_route(api.app.routes) if CHANGING & (getattr(route, "methods", None) or set())]
     assert {
@@ -94,7 +94,7 @@ def test_the_log_names_the_token_that_asked_and_is_told_to_who_operates_the_plat
     callers.follow()
     monkeypatch.setattr(api_app, "_callers", lambda *_: callers)
     app = build_app(ApiSettings(auth="on"), MemoryObjectStore(), clock, lambda **_: http)
-    api = TestClient(app, client=("192.0.2.9", 1))
+    api = AppClient(app, "192.0.2.9")
 
     def ask(token_id: str, method: str, path: str, body: object = None) -> httpx.Response:
         bearer = {"authorization": f"Bearer {token_text(token_id, secret)}"}
@@ -113,7 +113,7 @@ def test_the_log_names_the_token_that_asked_and_is_told_to_who_operates_the_plat
             assert ask(narrow, "GET", f"/v1/audit{query}").status_code == 403, (narrow, query)
 
 
-def test_what_is_asked_through_the_api_is_what_the_meta_server_tells(world: World, api: TestClient) -> None:
+def test_what_is_asked_through_the_api_is_what_the_meta_server_tells(world: World, api: AppClient) -> None:
     for number in range(5):
         world.tenant(f"t{number}")
     assert [one["seq"] for one in api.get("/v1/audit?after=1&limit=2").json()["entries"]] == [2, 3]
@@ -123,7 +123,7 @@ def test_what_is_asked_through_the_api_is_what_the_meta_server_tells(world: Worl
 
 
 def test_the_command_prints_a_line_for_each_entry(
-    world: World, api: TestClient, monkeypatch: pytest.MonkeyPatch
+    world: World, api: AppClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.ready_to_change()
     evil = acting.to_header(acting.Actor("subject \x1b[2J\nroot", "192.0.2.7"))

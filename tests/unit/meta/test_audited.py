@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from fastapi import APIRouter, FastAPI
-from fastapi.testclient import TestClient
 
 from support.audit_world import ACME, CHANGES, FEEDS, HASH, LOOK_AT_A_BUCKET, RESTORES, TERRITORIES, World, matches
+from support.in_process import AppClient
+from support.meta_database import database_url
 from tistream import acting, cause
 from tistream.clock import ManualClock
 from tistream.errors import Fenced
@@ -128,11 +129,11 @@ def test_the_first_token_is_in_the_log_and_the_file_s_text_is_not(tmp_path: Path
     secret = "F" * 43
     path = tmp_path / "first.token"
     path.write_text(f"tst_00000000000000aa_{secret}")
-    settings = MetaSettings(database_url=f"sqlite:///{tmp_path}/meta.db", first_token_file=path, lease_ms=600_000)
+    settings = MetaSettings(database_url=database_url(tmp_path), first_token_file=path, lease_ms=600_000)
     app = build_app(settings, MemoryObjectStore(), ManualClock(4_000_000_000_000))
     app.state.server.hold_lease()
     app.state.tokens.look()
-    text = TestClient(app).get("/v1/audit").text
+    text = AppClient(app).get("/v1/audit").text
     [entry] = json.loads(text)["entries"]
     assert (entry["action"], entry["subject"], entry["actor"]) == (
         "KeepFirstToken",

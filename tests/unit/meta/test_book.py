@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 from support.effort import seeds
+from support.meta_database import database_url
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream_meta.database.repository import Repository
@@ -26,7 +27,7 @@ class Owner:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.repository = Repository.open(f"sqlite:///{folder}/meta.db", "meta-1")
+        self.repository = Repository.open(database_url(folder), "meta-1")
         self.repository.prepare()
         self.repository.take_ownership(60_000, "http://meta")
         self.book = OwnerCopy(self.repository.plan())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi.testclient import TestClient
-
+from support.in_process import AppClient
+from support.meta_database import database_url
 from tistream.clock import ManualClock
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_meta.app import build_app
@@ -14,19 +14,19 @@ from tistream_meta.settings import MetaSettings
 OLD, NEXT = "00000000000000aa", "00000000000000bb"
 
 
-def started(folder: Path, token_id: str) -> TestClient:
+def started(folder: Path, token_id: str) -> AppClient:
     """A meta server that was started with a file that holds this token, and owns the database."""
     path = folder / "first.token"
     path.write_text(f"tst_{token_id}_{'F' * 43}")
-    settings = MetaSettings(database_url=f"sqlite:///{folder}/meta.db", first_token_file=path, lease_ms=600_000)
+    settings = MetaSettings(database_url=database_url(folder), first_token_file=path, lease_ms=600_000)
     app = build_app(settings, MemoryObjectStore(), ManualClock(4_000_000_000_000))
     app.state.server.hold_lease()
     app.state.tokens.look()
-    return TestClient(app)
+    return AppClient(app)
 
 
-def valid(meta: TestClient) -> set[str]:
-    meta.app.state.tokens.look()  # type: ignore[attr-defined]
+def valid(meta: AppClient) -> set[str]:
+    meta.app.state.tokens.look()
     return {one["token_id"] for one in meta.get("/upcall/v1/tokens").json()["tokens"]}
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from support import golden
 from support.audit_world import World
+from support.meta_database import database_url
 from tistream.clock import ManualClock
 from tistream.errors import AlreadyDiffers, InvariantBroken
 from tistream.format import floor
@@ -198,7 +199,7 @@ def test_a_tenant_that_was_begun_twice_is_refused_by_the_names_of_both_tasks(spa
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    found = Repository.open(f"sqlite:///{tmp_path}/meta.db", "meta-1")
+    found = Repository.open(database_url(tmp_path), "meta-1")
     found.prepare()
     found.take_ownership(60_000, "http://meta")
     found.create_tenant(SET.tenant)

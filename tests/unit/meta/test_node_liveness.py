@@ -7,6 +7,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from support.meta_database import database_url
 from tistream.clock import ManualClock
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
@@ -58,7 +59,7 @@ def test_who_reports_nothing_sends_heartbeats_less_often_and_often_enough_not_to
 
 def test_an_owner_whose_lease_has_run_out_judges_nobody_until_it_is_the_owner_again(tmp_path: Path) -> None:
     clock, lease_ms = ManualClock(1_000_000), 9_000
-    repository = Repository.open(f"sqlite:///{tmp_path}/meta.db", "meta-1")
+    repository = Repository.open(database_url(tmp_path), "meta-1")
     options = Options("http://meta-1", 1, lease_ms, TIMINGS, 1_000, 100)
     server = MetaServer(
         repository,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.meta_database import database_url
 from tistream.clock import ManualClock
 from tistream.errors import Unavailable
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -41,7 +42,7 @@ CALLS: dict[str, Callable[[OwnerCalls], object]] = {
 
 def a_server(path: Path, clock: ManualClock) -> MetaServer:
     return MetaServer(
-        Repository.open(f"sqlite:///{path}/meta.db", "meta-1"),
+        Repository.open(database_url(path), "meta-1"),
         MemoryObjectStore(),
         clock,
         MetaMetrics(CollectorRegistry()),

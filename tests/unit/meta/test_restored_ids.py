@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.meta_database import database_url
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.clients.route_mark import RouteMark
@@ -26,7 +27,7 @@ assert HALVES is not None
 
 
 def test_ids_are_given_out_far_above_those_that_may_have_been_forgotten(tmp_path: Path) -> None:
-    repository = Repository.open(f"sqlite:///{tmp_path}/meta.db", "meta-1")
+    repository = Repository.open(database_url(tmp_path), "meta-1")
     repository.prepare()
     repository.take_ownership(60_000, "http://meta")
     repository.take_ownership(60_000, "http://meta", RouteMark(1, repository.plan().version))
@@ -36,7 +37,7 @@ def test_ids_are_given_out_far_above_those_that_may_have_been_forgotten(tmp_path
 
 
 def test_a_seal_whose_children_cannot_be_holds_no_other_tenant(tmp_path: Path) -> None:
-    repository = Repository.open(f"sqlite:///{tmp_path}/meta.db", "meta-1")
+    repository = Repository.open(database_url(tmp_path), "meta-1")
     repository.prepare()
     repository.take_ownership(60_000, "http://meta")
     start = Start("i", repository.new_start())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.meta_database import database_url
 from tistream.clock import ManualClock
 from tistream.errors import AlreadyDiffers, InvalidRequest, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
@@ -157,7 +158,7 @@ class World:
 
     def begin(self, node: str) -> None:
         """A meta server starts, and is the owner."""
-        self.repository = Repository.open(f"sqlite:///{self.folder}/meta.db", node)
+        self.repository = Repository.open(database_url(self.folder), node)
         metrics = MetaMetrics(CollectorRegistry())
         options = Options("http://meta", 1, 600_000, Timings(50_000, 100_000), 1_000, 100)
         self.server = MetaServer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.meta_database import database_url
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream_meta.database.repository import Repository
@@ -25,7 +26,7 @@ class Merges:
     """An owner with one sorter, that tells of two cold tasks that go on and never stop where they are told to."""
 
     def __init__(self, folder: Path) -> None:
-        repository = Repository.open(f"sqlite:///{folder}/meta.db", "meta-1")
+        repository = Repository.open(database_url(folder), "meta-1")
         repository.prepare()
         repository.take_ownership(60_000, "http://meta")
         self.start = Start("i", repository.new_start())

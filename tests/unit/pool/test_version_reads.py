@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.effort import examples
+from support.effort import FULL, examples
 from support.versions_world import VersionsWorld, int_key, random_rows, written_run
 from tistream.errors import CorruptObject, NotFoundYet
 from tistream.format.run import SCHEMA
@@ -29,11 +30,21 @@ from tistream.storage.measured import MeasuredObjectStore
 
 TABLES, KEYS = 3, 20
 IDS = [100 + table for table in range(TABLES)]
-SEEDS = st.integers(0, 1 << 32)
+WORLDS = 50
+SEEDS = st.integers(0, 1 << 32 if FULL else WORLDS - 1)
 
 
 def world_of(seed: int) -> tuple[VersionsWorld, random.Random]:
-    """A pool of one to four shards, with or without runs."""
+    """A pool, which is only read, and the generator that made it."""
+    world, state = _made(seed)
+    rng = random.Random()
+    rng.setstate(state)
+    return world, rng
+
+
+@functools.lru_cache(maxsize=WORLDS)
+def _made(seed: int) -> tuple[VersionsWorld, tuple[Any, ...]]:
+    """One to four shards, with or without runs; and the state of the generator."""
     rng = random.Random(seed)
     world = VersionsWorld()
     world.rows = random_rows(rng, TABLES, KEYS, rng.randint(1, 60), common=rng.random() < 0.5)
@@ -43,7 +54,7 @@ def world_of(seed: int) -> tuple[VersionsWorld, random.Random]:
     indexed = rng.random() < 0.8
     world.unread_ts = rng.choice([0, 0, int(rng.choice(world.rows)["commit_ts"])])
     world.shards = [world.shard(KeySpan(low, high), rng, indexed=indexed) for low, high in pairwise(bounds)]
-    return world, rng
+    return world, rng.getstate()
 
 
 def small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
@@ -65,7 +76,7 @@ def ts_of(world: VersionsWorld, rng: random.Random) -> int:
     return int(rng.choice(world.rows)["commit_ts"]) + rng.choice([-1, 0, 0, 1])
 
 
-@settings(max_examples=examples(300, few=60), deadline=None)
+@settings(max_examples=examples(300, few=WORLDS), deadline=None)
 @given(SEEDS)
 def test_a_range_read_is_the_newest_version_of_each_key(seed: int) -> None:
     world, rng = world_of(seed)
@@ -125,7 +136,7 @@ def test_a_table_without_changes_above_its_base_is_counted_by_footers() -> None:
     assert [key.as_py() for keys, _ in measured for key in keys] == [row["key"] for row in rows[60:110]]
 
 
-@settings(max_examples=examples(300, few=60), deadline=None)
+@settings(max_examples=examples(300, few=WORLDS), deadline=None)
 @given(SEEDS)
 def test_a_window_gives_the_changed_keys_with_their_deletes(seed: int) -> None:
     world, rng = world_of(seed)
@@ -141,7 +152,7 @@ def test_a_window_gives_the_changed_keys_with_their_deletes(seed: int) -> None:
         assert read(world, Window(low, high), ranges, every=True) == inside
 
 
-@settings(max_examples=examples(300, few=60), deadline=None)
+@settings(max_examples=examples(300, few=WORLDS), deadline=None)
 @given(SEEDS)
 def test_net_changes_have_the_value_before_the_window(seed: int) -> None:
     world, rng = world_of(seed)
@@ -174,7 +185,7 @@ def test_a_small_window_is_read_from_its_segments_alone() -> None:
         list(read_net([shard], StoreReader(world.objects), Window(low - 1, high), [records_of(100)]))
 
 
-@settings(max_examples=examples(300, few=60), deadline=None)
+@settings(max_examples=examples(300, few=WORLDS), deadline=None)
 @given(SEEDS)
 def test_a_lookup_is_the_newest_version_of_each_place(seed: int) -> None:
     world, rng = world_of(seed)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
-from fastapi.testclient import TestClient
 
 from support.app_surfaces import apps
+from support.in_process import AppClient
 from tistream.clock import ManualClock
 from tistream.service.settings import SettingsError
 from tistream.wire.auth.service_token import Caller, sign
@@ -58,7 +58,7 @@ def requests_of(app: FastAPI) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("service", INSIDE)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_no_route_answers_without_the_token_of_a_service(built: dict[str, FastAPI], service: str, wrong: str) -> None:
-    http = TestClient(built[service], raise_server_exceptions=False)
+    http = AppClient(built[service], answers_failures=True)
     headers = {} if WRONG[wrong] is None else {"authorization": str(WRONG[wrong])}
     tried = 0
     for method, path in requests_of(built[service]):
@@ -74,17 +74,17 @@ def test_no_route_answers_without_the_token_of_a_service(built: dict[str, FastAP
 
 @pytest.mark.parametrize("service", INSIDE)
 def test_with_the_token_it_is_the_route_that_answers(built: dict[str, FastAPI], service: str) -> None:
-    http = TestClient(built[service], raise_server_exceptions=False, headers={"authorization": GOOD})
+    http = AppClient(built[service], answers_failures=True, headers={"authorization": GOOD})
     assert http.get("/openapi.json").status_code == 200
     assert http.get("/metrics").status_code == 200
     assert http.get("/nowhere").status_code == 404
-    lower = TestClient(built[service], headers={"authorization": GOOD.replace("Bearer", "bearer")})
+    lower = AppClient(built[service], headers={"authorization": GOOD.replace("Bearer", "bearer")})
     assert lower.get("/openapi.json").status_code == 200
 
 
 @pytest.mark.parametrize("service", INSIDE)
 def test_probes_and_prometheus_come_without_it(built: dict[str, FastAPI], service: str) -> None:
-    http = TestClient(built[service])
+    http = AppClient(built[service])
     assert http.get("/healthz").status_code == 200
     assert http.get("/readyz").status_code in (200, 503)
     assert http.get("/metrics", headers={"authorization": f"Bearer {METRICS_TOKEN}"}).status_code == 200
@@ -93,14 +93,14 @@ def test_probes_and_prometheus_come_without_it(built: dict[str, FastAPI], servic
 
 
 def test_what_is_refused_is_counted(built: dict[str, FastAPI]) -> None:
-    http = TestClient(built["meta"])
+    http = AppClient(built["meta"])
     http.get("/v1/tasks")
     assert 'status="401"' in http.get("/metrics", headers={"authorization": GOOD}).text
 
 
 def test_the_routes_of_the_api_are_not_guarded_here(built: dict[str, FastAPI]) -> None:
     """Users have tokens of their own."""
-    http = TestClient(built["api"])
+    http = AppClient(built["api"])
     assert http.get("/openapi.json").status_code == 200
     assert http.get("/metrics").status_code == 200  # auth is off
 
@@ -110,7 +110,7 @@ def test_an_api_with_auth_guards_its_metrics(tmp_path: Path, wrong: str) -> None
     (tmp_path / "service.key").write_bytes(base64.b64encode(KEY))
     (tmp_path / "metrics.token").write_text(METRICS_TOKEN)
     files = {"service_key_file": tmp_path / "service.key", "metrics_token_file": tmp_path / "metrics.token"}
-    http = TestClient(apps(ManualClock(NOW_S * 1000), **files, auth="on")["api"]())
+    http = AppClient(apps(ManualClock(NOW_S * 1000), **files, auth="on")["api"]())
     headers = {} if WRONG[wrong] is None else {"authorization": str(WRONG[wrong])}
     unheard = wrong == "a user's"  # the server has not been told of any: it cannot say that this is none
     assert http.get("/metrics", headers=headers).status_code == (503 if unheard else 401)

@@ -20,9 +20,9 @@ PARTS = [b"one\n", b"two\n", b"three\n", b"four\n"]
 
 
 @pytest.fixture
-def scheduler() -> Iterator[Scheduler]:
+def scheduler(caplog: pytest.LogCaptureFixture) -> Iterator[Scheduler]:
     scheduler = Scheduler(1, 1_800_000_000_000)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    caplog.set_level(logging.WARNING, "httpx")
     with concurrency.installed(SimThreads(scheduler)):
         yield scheduler
         scheduler.end()

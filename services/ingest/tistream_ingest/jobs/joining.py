@@ -172,10 +172,14 @@ class Completed:
     def rows(self, chosen: I64) -> pa.Table:
         """Copy the changes with the numbers `chosen`. Returns a table with the schema ROWS."""
         read, at = self.changes.read, pa.array(self.changes.at[chosen])
-        columns = {name: read[name].take(at) for name in read.schema.names}
-        for name, numbers in (("value", self.changes.value_at), ("old_value", self.old_at)):
-            columns[name] = self.values.take(pa.array(numbers[chosen])).cast(pa.binary())
-        return pa.Table.from_arrays([columns[name] for name in ROWS.names], schema=ROWS)
+        numbers = {"value": self.changes.value_at, "old_value": self.old_at}
+        columns = [
+            self.values.take(pa.array(numbers[name][chosen])).cast(pa.binary())
+            if name in numbers
+            else read[name].take(at)
+            for name in ROWS.names
+        ]
+        return pa.Table.from_arrays(columns, schema=ROWS)
 
 
 def with_old_values(changes: Joined, newest: Callable[[pa.Array], pa.Array]) -> Completed:

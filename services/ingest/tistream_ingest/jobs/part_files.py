@@ -13,12 +13,14 @@ from tistream.errors import Unavailable
 from tistream_ingest.jobs.joining import ROWS
 from tistream_ingest.jobs.shard_io import Prepared
 
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")  # the folder must have room for a whole release
+
 
 def put_parts(folder: str, shard: int, parts: Sequence[Prepared]) -> tuple[int, ...]:
     """Write the rows of a shard to a file. Returns the number of the change file of each of its record batches. Raises
     Unavailable if the disk is full."""
     try:
-        with pa.OSFile(_path(folder, shard), "wb") as sink, pa.ipc.new_file(sink, ROWS) as writer:
+        with pa.OSFile(_path(folder, shard), "wb") as sink, pa.ipc.new_file(sink, ROWS, options=_OPTIONS) as writer:
             for _, rows in parts:
                 writer.write_table(rows.combine_chunks())
     except OSError as error:
@@ -27,7 +29,7 @@ def put_parts(folder: str, shard: int, parts: Sequence[Prepared]) -> tuple[int, 
 
 
 def part(folder: str, shard: int, batch: int) -> pa.Table:
-    """A record batch of a shard's file. Its memory is the file's. Raises Unavailable."""
+    """A record batch of a shard's file. Raises Unavailable."""
     try:
         source = pa.memory_map(_path(folder, shard))
     except OSError as error:

@@ -15,12 +15,12 @@ from prometheus_client import CollectorRegistry
 
 from support import plain_http
 from support.http_world import Server
+from support.logged_lines import logged_lines
 from support.waiting import eventually
 from tistream import cause
 from tistream.concurrency import new_executor
 from tistream.errors import Unavailable
 from tistream.service.http.app import new_app
-from tistream.service.observe.logging import configure_logging
 from tistream.service.worker import Loop
 from tistream.wire.clients.client import HttpClient
 
@@ -30,13 +30,8 @@ log = logging.getLogger(__name__)
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     """What is logged meanwhile."""
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    stream = io.StringIO()
-    configure_logging("test", "INFO", stream)
-    yield stream
-    root.handlers[:] = before
-    root.setLevel(level)
+    with logged_lines() as stream:
+        yield stream
 
 
 def logged(lines: io.StringIO, message: str) -> list[Any]:

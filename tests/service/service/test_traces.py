@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import logging
 import os
@@ -25,6 +24,7 @@ from support import plain_http
 from support.certificates import Authority
 from support.collector import Collector, Sent, collecting, traced
 from support.http_world import Server
+from support.logged_lines import logged_lines
 from support.platform import free_port
 from support.waiting import PATIENCE_S, eventually
 from tistream import cause, trace
@@ -36,7 +36,6 @@ from tistream.service.http.peer_clients import PeerClients
 from tistream.service.http.tls import server_context
 from tistream.service.http.traces import begin_traces, end_traces
 from tistream.service.observe import otel
-from tistream.service.observe.logging import configure_logging
 from tistream.service.observe.otel import QUEUE_SPANS
 from tistream.service.settings import ServiceSettings, SettingsError, TlsSettings, load_settings
 from tistream.trace import Context
@@ -167,19 +166,12 @@ def test_a_failure_is_seen_in_each_span_on_its_way(near: Server, collector: Coll
 
 
 def test_log_lines_name_the_trace_they_belong_to(near: Server, collector: Collector) -> None:
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    stream = io.StringIO()
-    configure_logging("test", "INFO", stream)
-    try:
+    with logged_lines() as stream:
         with traced(collector.url):
             get(f"{near.url}/pulls/acme", **{cause.HEADER: "user-1"})
             log.info("elsewhere")
             outer, *_ = all_of(collector, 3)
         get(f"{near.url}/pulls/acme")
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     seen = [(line["message"], line.get("trace_id")) for line in lines if line["logger"] == __name__]
     assert seen == [

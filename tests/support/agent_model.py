@@ -64,12 +64,14 @@ class Stream:
 class ModelCluster:
     """The cluster: `advance` applies random work; `register` and `read` are the client's side."""
 
+    keys = KEYS
+
     def __init__(self, rng: random.Random, base_ms: int = 1_000) -> None:
         self.rng, self.now_ms, self._logical = rng, base_ms, 0
         self.base_ts = self.tso()
         self.regions = [ModelRegion(1, b"", b"", 1, 1)]
         self.locks: dict[bytes, tuple[int, int, bytes, bytes]] = {}  # key -> start_ts, op, value, old value
-        self.writes: dict[bytes, list[tuple[int, int, int, bytes, bytes]]] = {key: [] for key in KEYS}
+        self.writes: dict[bytes, list[tuple[int, int, int, bytes, bytes]]] = {key: [] for key in self.keys}
         self.committed: set[tuple[bytes, int, int, int, bytes]] = set()
         self.streams: dict[tuple[object, int], Stream] = {}
         self.scans_below_hold = 0
@@ -110,7 +112,7 @@ class ModelCluster:
         return op, self.tso(), value, old_value
 
     def _prewrite(self) -> None:
-        keys = [key for key in self.rng.sample(KEYS, self.rng.randint(1, 4)) if key not in self.locks]
+        keys = [key for key in self.rng.sample(self.keys, self.rng.randint(1, 4)) if key not in self.locks]
         if not keys:
             return
         # A late lock: its start_ts lies below what was resolved already.
@@ -147,7 +149,7 @@ class ModelCluster:
         self._txns[at : at + 1] = [(start_ts, rest, commit_ts)] if rest else []
 
     def _one_phase(self) -> None:
-        key = self.rng.choice(KEYS)
+        key = self.rng.choice(self.keys)
         if key in self.locks:
             return
         op, start_ts, value, old = self._begin(key)
@@ -174,7 +176,7 @@ class ModelCluster:
     # -- regions ------------------------------------------------------------------------------------------------------
 
     def _split(self) -> None:
-        region, key = self.rng.choice(self.regions), self.rng.choice(KEYS)
+        region, key = self.rng.choice(self.regions), self.rng.choice(self.keys)
         if not region.holds(key) or key == region.start or len(self.regions) > 9:
             return
         self._end_region(region, "epoch_not_match")
@@ -257,7 +259,7 @@ class ModelCluster:
             return self._error(stream, request, "not_leader", region.leader)
         start, end = raw_bound(request.encoded_start), raw_bound(request.encoded_end)
         sub = Sub(request, region, start, end, deque())
-        for key in filter(sub.holds, KEYS):
+        for key in self.scanned(sub):
             if key in self.locks:
                 start_ts, op, value, old = self.locks[key]
                 row = {"type": 1, "op_type": op, "key": key, "value": value, "old_value": old, "start_ts": start_ts}
@@ -265,10 +267,19 @@ class ModelCluster:
             for start_ts, commit_ts, op, value, old in reversed(self.writes[key]):
                 if commit_ts > request.checkpoint_ts:
                     body = {"value": value, "old_value": old, "start_ts": start_ts, "commit_ts": commit_ts}
-                    sub.scan.append(dict(type=4, op_type=op, key=key, **body))
+                    sub.scan.append(dict(type=4, op_type=op, key=key, **body, **self.expiry(op, commit_ts)))
         sub.scan.append({"type": 5})
         stream.subs[request.request_id, request.region_id] = sub
         return None
+
+    def scanned(self, sub: Sub) -> list[bytes]:
+        """The keys that a scan walks over."""
+        return [key for key in self.keys if sub.holds(key)]
+
+    def expiry(self, op: int, commit_ts: int) -> dict[str, int]:
+        """Members that a committed row has besides."""
+        del op, commit_ts
+        return {}
 
     def _stream_some(self, stream: Stream, sub: Sub) -> bool:
         """Send some rows. Returns whether the subscription is told a resolved_ts then."""
@@ -308,6 +319,28 @@ class ModelCluster:
     def read(self, client: object, stream: int, most: int) -> list[bytes]:
         out = self.streams[client, stream].out
         return [out.popleft() for _ in range(min(most, len(out)))]
+
+
+class RawCluster(ModelCluster):
+    """RawKV of API V2: every write is committed at once, its value may expire, and a scan walks the whole region."""
+
+    keys = [b"r\0\0\0" + b"k%02d" % n for n in range(24)]  # noqa: RUF012
+
+    def _one_phase(self) -> None:
+        key, op, ts = self.rng.choice(self.keys), self.rng.choice([1, 1, 1, 2]), self.tso()
+        value = b"v%d" % self.rng.getrandbits(30) if op == 1 else b""
+        self.writes[key].append((ts, ts, op, value, b""))
+        self.committed.add((key, ts, ts, op, value))
+        body = {"key": key, "value": value, "start_ts": ts, "commit_ts": ts}
+        self._apply(key, {"type": 4, "op_type": op, **body, **self.expiry(op, ts)})
+
+    _prewrite = _settle = _one_phase
+
+    def scanned(self, sub: Sub) -> list[bytes]:
+        return [key for key in self.keys if sub.region.holds(key)]
+
+    def expiry(self, op: int, commit_ts: int) -> dict[str, int]:
+        return {"expire_ts_unix_secs": 1_700_000_000 + commit_ts % 1_000} if op == 1 and commit_ts % 3 else {}
 
 
 Reader = Callable[[int], list[bytes]]

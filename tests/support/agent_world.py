@@ -6,13 +6,14 @@ import random
 from dataclasses import dataclass, field
 
 from support.agent_judge import counted
-from support.agent_model import ModelCluster
+from support.agent_model import ModelCluster, RawCluster
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_agent.core import chain, steps
 from tistream_agent.core.cutter import Draft
+from tistream_agent.core.keys import KeyMap, raw_scope
 from tistream_agent.core.machine import TerritoryAgent
 from tistream_agent.position import end_of_chain
 
@@ -36,11 +37,18 @@ class AgentWorld:
     """The newest process of a territory is its holder; older ones may still run. Object storage is away until
     `away_until_ms`. PD keeps what each of the `holds` needs."""
 
-    def __init__(self, seed: int, buffer_bytes: int = 256 << 20, range_bounds: tuple[bytes, ...] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        buffer_bytes: int = 256 << 20,
+        range_bounds: tuple[bytes, ...] | None = None,
+        raw: bool = False,
+    ) -> None:
         self.buffer_bytes, self.away_until_ms = buffer_bytes, 0
         self.range_bounds = range_bounds
         self.rng = random.Random(seed)
-        self.cluster = ModelCluster(random.Random(seed + 1))
+        self.raw = raw
+        self.cluster = (RawCluster if raw else ModelCluster)(random.Random(seed + 1))
         self.objects: dict[str, tuple[bytes, str]] = {}  # key -> bytes, nonce; in order
         self.processes: list[Process] = []
         self.fenced = 0
@@ -63,6 +71,8 @@ class AgentWorld:
         config = steps.AgentConfig(
             *(TENANT, store_id, f"{self.starts:016x}", self.starts),
             span=self.territories[store_id],
+            kv_api=steps.KV_RAW if self.raw else steps.KV_TIDB,
+            keys=KeyMap(scope=raw_scope(0)) if self.raw else KeyMap(),
             cut_ms=200,
             idle_cut_ms=600,
             buffer_bytes=self.buffer_bytes,

@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 from tistream.errors import CorruptObject
 from tistream.format.byte_ranges import ByteRange
 from tistream.format.parquet_footer import NeedMore, ParquetFooter, read_footer
+from tistream.format.run import GROUP_ROWS
 from tistream.pool.footers import FooterCache
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.range_reader import fetch_ranges
 
-TAIL_BYTES = 32 << 10  # size of the first read at an object's end; it holds a footer of about 35 row groups
+TAIL_BYTES = 32 << 10  # least size of the first read at an object's end
+GROUP_FOOTER_BYTES = 640  # of a footer for each row group, unless keys are long
 WHOLE_BYTES = 256 << 10  # an object up to this size is read whole, in one request
 
 
@@ -53,7 +55,8 @@ def open_object(objects: ObjectStore, named: NamedObject, footers: FooterCache |
     cached = footers.get(named.key) if footers else None
     if cached is not None:
         return OpenedObject(cached)
-    length = named.size if named.size <= WHOLE_BYTES else TAIL_BYTES
+    footer_bytes = named.rows // GROUP_ROWS * GROUP_FOOTER_BYTES
+    length = named.size if named.size <= WHOLE_BYTES else max(TAIL_BYTES, footer_bytes)
     while True:
         tail, size = objects.get_tail(named.key, length)
         if size != named.size:

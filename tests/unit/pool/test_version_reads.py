@@ -20,6 +20,7 @@ from tistream.format.segment import OP_PUT
 from tistream.format.segment import SCHEMA as SEGMENT_SCHEMA
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import Window
+from tistream.pool import parquet_objects
 from tistream.pool.versions import lookup, plan, scan, tail
 from tistream.pool.versions.lookup import newest_at, versions_of
 from tistream.pool.versions.net import read_net
@@ -134,6 +135,19 @@ def test_a_table_without_changes_above_its_base_is_counted_by_footers() -> None:
     part = TableRange(100, KeySpan(int_key(100, 60), int_key(100, 110)))
     measured = measure_range(shards, StoreReader(objects), Window(0, 9), part)
     assert [key.as_py() for keys, _ in measured for key in keys] == [row["key"] for row in rows[60:110]]
+
+
+def test_a_long_footer_is_read_by_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = VersionsWorld()
+    rows = [
+        {"table_id": 100, "key": int_key(100, number), "commit_ts": 5, "start_ts": 4, "op": OP_PUT,
+         "value": random.Random(number).randbytes(400), "txn_source": None}
+        for number in range(1_000)
+    ]  # fmt: skip
+    run = written_run(world.objects, world.name("run"), rows, None, 9, group_rows=10)
+    monkeypatch.setattr(parquet_objects, "GROUP_ROWS", 10)
+    objects = MeasuredObjectStore(world.objects)
+    assert (len(StoreReader(objects).groups(run).rows), objects.traffic()["get"].requests) == (100, 1)
 
 
 @settings(max_examples=examples(300, few=WORLDS), deadline=None)

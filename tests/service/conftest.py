@@ -14,14 +14,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support import golden
+from support.access_world import Guarded, guarded
 from support.api_world import Platform, platform
 from support.certificates import Authority
 from support.mariadb import MariaDb, running
-from support.one_worker import READS, group_of
+from support.one_worker import ACCESS, READS, group_of
 from support.patient_calls import patient
 from support.pull import Consumer
 from support.secured_kafka import SecuredKafka, secured_kafka
@@ -60,30 +62,32 @@ def broker(secured_broker: SecuredKafka) -> LocalKafka:
     return secured_broker.broker
 
 
-_reads: list[tuple[ExitStack, Platform, Consumer]] = []
+_shared: dict[str, tuple[ExitStack, Any]] = {}  # by group
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """The platform of the group READS is stopped after the last test: one that is idle still takes a part of a core."""
+    """The platform of a group is stopped after its last test: one that is idle still takes a part of a core."""
     yield
-    if _reads and (nextitem is None or group_of(nextitem.nodeid) != READS):
-        _reads.pop()[0].close()
+    for group in [*_shared]:
+        if nextitem is None or group_of(nextitem.nodeid) != group:
+            _shared.pop(group)[0].close()
 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Platform, Consumer]:
     """A platform with the set `everything` as a tenant, which nothing changes; other tenants may come beside it. One
     process runs the tests that read it (tests/support/one_worker.py)."""
-    if not _reads:
+    if READS not in _shared:
         loaded = golden.load("everything")
         with ExitStack() as stack:
             one = stack.enter_context(platform(tmp_path_factory.mktemp("world"), ranges=4))
             consumer = one.create(loaded)
             one.put(*loaded.deliveries)
             consumer.wait_for(loaded.end_ts)
-            _reads.append((stack.pop_all(), one, consumer))
-    return _reads[0][1:]
+            _shared[READS] = stack.pop_all(), (one, consumer)
+    found: tuple[Platform, Consumer] = _shared[READS][1]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +98,25 @@ def up(everything: tuple[Platform, Consumer]) -> Platform:
 @pytest.fixture(scope="module")
 def loaded(everything: tuple[Platform, Consumer]) -> Consumer:
     return everything[1]
+
+
+@pytest.fixture(scope="module")
+def guarded_api(tmp_path_factory: pytest.TempPathFactory) -> Guarded:
+    """Two tenants whose API wants tokens, for the group ACCESS. Tokens and tenants may come; what else a file changes
+    of it, it ends by `spent`."""
+    if ACCESS not in _shared:
+        with ExitStack() as stack:
+            one = stack.enter_context(guarded(tmp_path_factory.mktemp("guarded")))
+            _shared[ACCESS] = stack.pop_all(), one
+    found: Guarded = _shared[ACCESS][1]
+    return found
+
+
+@pytest.fixture(scope="module")
+def spent(guarded_api: Guarded) -> Iterator[None]:
+    """After this file nothing else uses the platform of ACCESS: the next one starts its own."""
+    yield
+    _shared.pop(ACCESS)[0].close()
 
 
 @pytest.fixture

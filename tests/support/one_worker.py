@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 FOUR_RANGES, DAMAGES, MORTAL, GUARDED, BROKER = "four-ranges", "damages", "mortal", "guarded", "broker"
 READS = "reads"
+ACCESS = "access"
 GROUPS = {
     **dict.fromkeys(
         ("agent", "arrival", "console_points", "golden_pages", "raw", "requests", "simulated"), FOUR_RANGES
@@ -48,6 +49,7 @@ GROUPS = {
         ),
         READS,
     ),
+    **dict.fromkeys(("test_access_ends", "test_access_routes", "test_openapi_answers"), ACCESS),
 }
 # Longest first. Platforms take all of a core, and tests of lost answers, brokers and leases wait: at the beginning both
 # run side by side. What is not here takes less than these.
@@ -64,7 +66,7 @@ LONGEST = (
     "tests/service/meta/test_moves.py",
     "tests/e2e/test_e2e_console.py",
     GUARDED,
-    "tests/service/api/test_access_ends.py",
+    ACCESS,
     "tests/service/meta/test_many_metas.py",
     "tests/service/storage/test_s3_store.py",
     "tests/service/verify/test_verify_truth_file.py",
@@ -77,8 +79,6 @@ LONGEST = (
     "tests/simulation/api/test_api_golden.py",
     "tests/simulation/api/test_rows_golden.py",
     "tests/service/storage/test_object_store.py",
-    "tests/service/api/test_access_routes.py",
-    "tests/service/api/test_openapi_answers.py",
     "tests/service/dispatcher/test_store_moves.py",
     "tests/service/dispatcher/test_dispatching.py",
     "tests/service/meta/test_mysql_service.py",

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -25,7 +26,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from support.access_calls import Answer, send
-from support.access_world import CLOCK, Guarded, guarded, start_guarded
+from support.access_world import CLOCK, Guarded, Issuer, start_guarded
 from support.ahead_clock import STANDING, AheadClock
 from support.http_world import Server
 from support.waiting import PATIENCE_S, eventually
@@ -44,9 +45,12 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with guarded(tmp_path_factory.mktemp("ends"), limits=LIMITS, pulls_max=8) as one:
-        yield one
+def world(guarded_api: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """With an API server and an issuer of its own."""
+    issuer = Issuer(tmp_path_factory.mktemp("ends") / "keys.json")
+    api = start_guarded(guarded_api.up, issuer, guarded_api.objects, limits=LIMITS, pulls_max=8)
+    yield replace(guarded_api, api=api, issuer=issuer)
+    api.stop()
 
 
 def tenant_path(world: Guarded, more: str) -> str:

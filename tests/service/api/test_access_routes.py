@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from support.access_calls import LEVELS, Answer, Call, calls, document, send
-from support.access_world import Guarded, guarded
+from support.access_world import Guarded
 from support.effort import FULL
 from support.waiting import eventually
 from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of
@@ -65,17 +64,16 @@ EARLY = ("ListRows", "GetTransaction", "DiffTable", "ChangeParts")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with guarded(tmp_path_factory.mktemp("guarded")) as one:
-        # A token of the other tenant, whose id stands in the paths.
-        kept = StoreToken(
-            token_id=one.other.token_id,
-            secret_hash=hash_of("x" * 43),
-            label=f"of-{one.other.tenant}",
-            grants=[Grant(**one.other.grant(["operate"], "tenant"))],
-        )
-        one.tokens.store(kept)
-        yield one
+def world(guarded_api: Guarded) -> Guarded:
+    # A token of the other tenant, whose id stands in the paths.
+    kept = StoreToken(
+        token_id=guarded_api.other.token_id,
+        secret_hash=hash_of("x" * 43),
+        label=f"of-{guarded_api.other.tenant}",
+        grants=[Grant(**guarded_api.other.grant(["operate"], "tenant"))],
+    )
+    guarded_api.tokens.store(kept)
+    return guarded_api
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from openapi_spec_validator import validate
 
 from support import plain_http
 from support.access_calls import Call, calls, document
-from support.access_world import Guarded, guarded
+from support.access_world import Guarded
 from support.effort import FULL
 from support.waiting import PATIENCE_S
 from tistream.wire.tokens import EVERYTHING
@@ -28,9 +28,8 @@ PAGES, EACH_ROW = (200, 1) if FULL else (80, 7)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with guarded(tmp_path_factory.mktemp("guarded")) as one:
-        yield one
+def world(guarded_api: Guarded, spent: None) -> Guarded:
+    return guarded_api
 
 
 @pytest.fixture(scope="module")

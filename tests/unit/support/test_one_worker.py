@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from support.one_worker import DAMAGES, FOUR_RANGES, GROUPS, GUARDED, LONGEST, MORTAL, READS, group_of
+from support.one_worker import ACCESS, DAMAGES, FOUR_RANGES, GROUPS, GUARDED, LONGEST, MORTAL, READS, group_of
 from support.tiers import TESTS
 
 # Fixtures of tests/e2e/conftest.py, and the groups of their users.
@@ -45,13 +45,12 @@ def test_each_file_of_a_shared_platform_is_in_its_group() -> None:
     assert set(groups.values()) == set().union(*SHARED.values())
 
 
-def test_each_service_test_of_the_platform_that_is_only_read_is_in_its_group() -> None:
-    shared = {"everything", "up", "loaded", "acme"}  # of tests/service/conftest.py, and what is made of it
-    users = [path.name for path in (TESTS / "service").rglob("test_*.py") if asked_by(path.read_text()) & shared]
-    assert {group_of(f"tests/service/{name}::test_it") for name in users} == {READS}
-    assert sorted(name.removesuffix(".py") for name in users) == sorted(
-        stem for stem, group in GROUPS.items() if group == READS
-    )
+def test_each_service_test_of_a_shared_platform_is_in_its_group() -> None:
+    asked = {path.stem: asked_by(path.read_text()) for path in (TESTS / "service").rglob("test_*.py")}
+    # Of tests/service/conftest.py, and what is made of it.
+    for group, shared in ((READS, {"everything", "up", "loaded", "acme"}), (ACCESS, {"guarded_api", "spent"})):
+        users = {stem for stem, fixtures in asked.items() if fixtures & shared}
+        assert users == {stem for stem, of in GROUPS.items() if of == group}
 
 
 def test_a_set_goes_to_the_platform_that_has_its_ranges() -> None:

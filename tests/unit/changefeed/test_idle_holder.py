@@ -141,6 +141,27 @@ def test_a_shard_that_rests_goes_on_to_its_end_as_soon_as_the_pool_is_there() ->
     assert idle.is_due(rest, world.snapshot_ts, world.snapshot_ts + 6)
 
 
+def test_a_shard_that_rests_stores_how_far_it_has_come_though_the_pool_stands_still() -> None:
+    idle = Idle("nothing.here")
+    idle.rest()
+    world, pool = idle.world, idle.pool
+    pool.ts = (world.snapshot_ts + world.end_ts) // 2
+    assert idle.holder.step() is not None, "a resolved message is sent"
+    pool.ts = world.end_ts
+    rest = idle.holder.step()
+    assert rest is not None
+    assert rest.at_ts == world.end_ts
+    assert (idle.holder.report().checkpoint_ts or 0) < world.end_ts, "none is due so soon"
+    assert not idle.is_due(rest, world.end_ts, world.end_ts)
+    idle.clock.advance(10_000)
+    assert idle.is_due(rest, world.end_ts, world.end_ts)
+    rest = idle.holder.step()
+    assert rest is not None
+    assert idle.holder.report().checkpoint_ts == world.end_ts
+    idle.clock.advance(60_000)
+    assert not idle.is_due(rest, world.end_ts, world.end_ts)
+
+
 def test_a_holder_counts_what_the_sink_has_acknowledged_and_apart_from_it_what_it_has_not() -> None:
     world, clock = golden_world("everything"), ManualClock(4_000_000_000_000)
     pool, registry = Standing(world), CollectorRegistry()

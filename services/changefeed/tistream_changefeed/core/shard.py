@@ -144,6 +144,14 @@ class Shard:
             and self._acked.resolved_ts < self._planned.resolved_ts
         )
 
+    @property
+    def resolved_unsent(self) -> bool:
+        """Whether the shard has read further than the newest resolved message says, so that one is due some time."""
+        planned, at = self._planned, self.at
+        if planned is None or at.place is not Place.DONE or at.commit_ts <= planned.resolved_ts:
+            return False
+        return not any(one.at.low_ts < at.commit_ts for one in planned.holding)
+
     # ---- opening
 
     def opened(

@@ -247,7 +247,8 @@ class Holder:
         self._resolve(now_ms)
         if now_ms - sending.sent_ms > IDLE_MS and not sending.sink.waits:
             until_ms = now_ms + max(PAUSE_MS, shard.due_in_ms(now_ms))
-            return IdleUntil(until_ms, max(high, shard.at.low_ts), shard.resolved_unstored)
+            unstored = shard.resolved_unstored or shard.resolved_unsent
+            return IdleUntil(until_ms, max(high, shard.at.low_ts), unstored)
         least_ms = PAUSE_MS if shard.resolved_unstored else 1  # it stays due until the sink has stored it
         view.wait_above(max(high, shard.at.low_ts), max(least_ms, min(WAIT_MS, shard.due_in_ms(now_ms))))
         return None

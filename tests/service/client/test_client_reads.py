@@ -355,7 +355,7 @@ def test_a_table_at_any_ts_is_a_snapshot_of_iceberg_and_the_changes_after_it(acm
         stamps = sorted({event.commit_ts for event in table.changes(events="rows")})
         held = sorted(ts for _, ts in resolved(lake))
         assert len(held) > 2
-        for ts in {*stamps[:: 1 + len(stamps) // 4], *(ts + 1 for ts in held[:: 1 + len(held) // 3]), world.end_ts}:
+        for ts in {*stamps[:: 1 + len(stamps) // 3], *(ts + 1 for ts in held[:: 1 + len(held) // 2]), world.end_ts}:
             found = table.at(ts).over(lake).to_arrow()
             assert found.schema.metadata[b"tistream.ts"] == str(ts).encode()
             kinds = {one.name: one.field_type for one in lake.schema().fields if one.name in found.column_names}

@@ -72,7 +72,7 @@ func pull(
 	} else {
 		query.Cursor = &cursor
 	}
-	// Not PullTableWithResponse, which takes an answer for one JSON value: it is a value a line.
+	// Not PullTableWithResponse, which parses an answer as one JSON value: an answer has one on each line.
 	answer, err := client.PullTable(context.Background(), cluster, tenant, database, table, &query)
 	if err != nil {
 		log.Print(err)

@@ -63,7 +63,8 @@ def keyed_rows_of(answer: Answer) -> TablePage:
 
 
 def diff_of(answer: Answer) -> DiffPage:
-    """The page of a diff: streams of row events, and one with the end. Raises CutOff."""
+    """The page of a diff, whose answer is Arrow IPC streams of row events and a last one that marks the end. Raises
+    CutOff if the end is missing."""
     batches = _streams(answer)
     if not batches or (batches[-1].schema.metadata or {}).get(b"tistream.type") != b"end":
         raise CutOff

@@ -111,7 +111,8 @@ class TenantReads(Generic[ChangesT, RowsT]):
 
 
 class TableReads(Generic[ChangesT, RowsT]):
-    """A table of a tenant, by its name. `changes` and `rows` are those of the tenant, without the names."""
+    """A table of a tenant, by its name. Its methods are those of TenantReads, without the arguments that name the
+    table."""
 
     def __init__(self, reads: Reads[ChangesT, RowsT], scope: Scope) -> None:
         self._tenant = TenantReads(reads, scope.whole_tenant)

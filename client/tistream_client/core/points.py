@@ -23,9 +23,9 @@ _VERSIONS_A_PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RowsQuery:
-    """What is read. `at` is a ts, or None for the newest one. `key` is that of one row; `from_key` (inclusive) and
-    `to_key` (exclusive) are a range. `after` and `until` are
-    cursors of the call RowParts, and replace `at`."""
+    """Which rows of a table are read. `at` is a ts, or None for the newest one. `key` is that of one row; `from_key`
+    (inclusive) and `to_key` (exclusive) are a range. `after` and `until` are cursors of the call RowParts, and replace
+    `at`."""
 
     scope: Scope
     at: int | None

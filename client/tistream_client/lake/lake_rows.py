@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class LakeRows:
     """The rows of a table as of a time, in no order, in the types of an Iceberg table. Each method reads them anew: the
     newest snapshot at or below the time, and from the server the net changes after it. All rows come from the server if
-    there is no such snapshot, or if a schema change came after it. `whole` reads the rows as of a ts from there."""
+    there is no such snapshot, or if a schema change came after it. `whole` reads all rows as of a ts from the server;
+    None: as of the newest ts."""
 
     def __init__(
         self,
@@ -40,7 +41,8 @@ class LakeRows:
         self._transport, self._patience = transport, patience
 
     def to_arrow(self) -> pa.Table:
-        """The rows as a table. Its metadata has the ts as `tistream.ts`."""
+        """The rows as a table. Its metadata has the ts as `tistream.ts`. Raises ApiError, NoAnswer, and what pyiceberg
+        raises."""
         query = self._query
         self._lake.refresh()
         snapshot = snapshots.snapshot_at(self._lake, query.at)

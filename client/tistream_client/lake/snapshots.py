@@ -1,5 +1,5 @@
-"""The rows of a table as of any time, from an Iceberg table that a changefeed keeps: its newest snapshot at or below
-the time, without the rows that have changed since, and these rows as of the time. pyarrow is imported by the first
+"""The rows of a table as of any time, from an Iceberg table that a changefeed keeps. The rows that have changed since
+its newest snapshot at or below the time are replaced by their state at the time. pyarrow is imported by the first
 read."""
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class LakeSnapshot:
 
 
 def check_lake(table: IcebergTable, scope: Scope) -> None:
-    """Check that a changefeed keeps the rows of the table `scope` in an Iceberg table. Raises WrongArgument."""
+    """Check that a changefeed keeps the rows of the table `scope` in the Iceberg table `table`. Raises WrongArgument if
+    it does not."""
     feed, source = table.properties.get(_FEED, ""), table.properties.get(_SOURCE)
     if not feed.startswith(f"{scope.cluster}/{scope.tenant}/") or source != f"{scope.database}.{scope.table}":
         raise WrongArgument("lake", f"has the rows of {source or 'another program'}, feed {feed or 'none'}", _RIGHT)
@@ -54,8 +55,8 @@ def check_lake(table: IcebergTable, scope: Scope) -> None:
 
 
 def snapshot_at(table: IcebergTable, ts: int | None) -> LakeSnapshot | None:
-    """The newest snapshot of whole rows at or below `ts`; None as `ts`: the newest one. Returns None without such a
-    snapshot."""
+    """The newest snapshot at or below `ts` that has all rows, not a part of the first load. `ts` None: the newest of
+    all. Returns None if there is no such snapshot."""
     found = []
     for one in table.metadata.snapshots:
         summary: Mapping[str, str] = {} if one.summary is None else one.summary.additional_properties
@@ -66,8 +67,8 @@ def snapshot_at(table: IcebergTable, ts: int | None) -> LakeSnapshot | None:
 
 
 def rows_at(rows: pa.Table, pages: Sequence[DiffPage]) -> pa.Table | None:
-    """The rows of a snapshot after the net changes of these pages. None if a row has no key by which it is found, or a
-    value that the types of the snapshot do not have."""
+    """Apply the net changes of these pages to the rows of a snapshot. Returns None if that is impossible, because the
+    snapshot lacks a key column, or its types do not have a value."""
     import pyarrow as pa  # noqa: PLC0415
 
     keys = keys_of(pages)
@@ -104,7 +105,8 @@ def _without(rows: pa.Table, gone: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def _sides(rows: pa.StructArray, schema: pa.Schema) -> pa.Table:
-    """One side of changes as rows of these types. Raises ArrowInvalid, also if a column is missing."""
+    """Convert the old or the new rows of changes to the types of `schema`. Raises ArrowInvalid, also if a column is
+    missing."""
     import pyarrow as pa  # noqa: PLC0415
 
     there = {field.name for field in rows.type}

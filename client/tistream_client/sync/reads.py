@@ -126,8 +126,9 @@ class Rows:
         return frames.pandas_of(self.to_arrow())
 
     def over(self, lake: IcebergTable) -> LakeRows:
-        """The same rows, of which those that have not changed are read from an Iceberg table, which a changefeed with
-        `mode=both` or `mode=upsert` keeps. `lake` is opened with pyiceberg. Raises WrongArgument."""
+        """The same rows, but those that have not changed since its newest snapshot are read from an Iceberg table.
+        `lake`: that table, opened with pyiceberg; a changefeed with `mode=both` or `mode=upsert` keeps it. Raises
+        WrongArgument if `lake` has other rows, or if these rows are chosen by a key or a condition."""
         query = self._query
         if query.where is not None or any(one is not None for one in (query.key, query.from_key, query.to_key)):
             raise WrongArgument("lake", "is given beside a key or a condition", "rows(at=…, columns=…).over(lake)")

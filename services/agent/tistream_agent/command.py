@@ -243,7 +243,7 @@ def agent_divide(
     """Split a territory of the platform's agents, or merge neighbours (--into 1), while they are read.
 
     No change is lost or repeated. An interrupted command is finished by running it again. The store of an old territory
-    stays: `tistream store retire` it when its files are read.
+    stays: run `tistream store retire` for it once its files are read.
     """
     from tistream.concurrency import sleep
     from tistream.model.ids import TenantKey

@@ -154,7 +154,7 @@ class _Part:
         self._moving = moving
         visible = version.table.visible_columns
         self._needed = visible if needed is None else needed(version)
-        # Columns are known by their offsets: to compare two compares all fields, for each pair of a wide table.
+        # Columns are identified by their offsets, because `==` of two columns compares all their fields.
         self._offsets = frozenset(column.offset for column in self._needed)
         self._column = {name: _chunk(rows, name) for name in rows.schema.names}
         put = self._column["op"].to_numpy(zero_copy_only=False) == STORED_PUT

@@ -81,7 +81,7 @@ def test_new_territories_have_about_equally_many_regions_and_all_keys() -> None:
         Child(8, KeySpan(b"t3", b"")),
     )
     assert new_children([LOW, HIGH], starts, 1, iter([5])) == (Child(5, WHOLE),)
-    with pytest.raises(InvalidRequest, match="3 territories of 2 regions"):
+    with pytest.raises(InvalidRequest, match="2 regions are too few for 3 territories"):
         new_children([WHOLE], [b"t1"], 3, iter([5, 6, 7]))
     with pytest.raises(InvalidRequest, match="no neighbours"):
         new_children([KeySpan(b"", b"t1"), KeySpan(b"t2", b"")], starts, 1, iter([5]))

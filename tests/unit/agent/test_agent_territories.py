@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tistream.model.span import WHOLE, KeySpan
-from tistream_agent.connecting.territories import divided, first_keys, grown, not_taken
+from tistream_agent.connecting.territories import divided, first_keys, not_taken, oversized
 from tistream_agent.core.keys import TIDB_GAP, TIDB_SCOPE, KeyMap, Region, encoded_bound
 from tistream_agent.core.territory import assert_tiled
 
@@ -38,4 +38,4 @@ def test_what_no_territory_has_is_found() -> None:
 def test_territories_that_have_grown_are_found() -> None:
     starts = [b"t%d" % number for number in range(9)]
     taken = {1: KeySpan(b"", b"t2"), 4: KeySpan(b"t2", b"t5"), 3: KeySpan(b"t5", b"")}
-    assert list(grown(taken, starts, 2)) == [(3, 4), (4, 3)]
+    assert list(oversized(taken, starts, 2)) == [(3, 4), (4, 3)]

@@ -86,7 +86,7 @@ class Bar:
             self._out.write(f"waiting: {text}\n")
 
     def close(self) -> None:
-        """Draw the end, which stays."""
+        """Draw the progress for the last time. It stays on the screen."""
         if self._on:
             self._draw(shown(self.seen, self._since, self._until, self._clock()))
             self._out.write("\n")

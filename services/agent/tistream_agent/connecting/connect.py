@@ -25,7 +25,7 @@ from tistream_agent.connecting.checks import (
     reach_check,
     version_check,
 )
-from tistream_agent.connecting.territories import REGIONS_MAX, covers, divided, first_keys, grown, not_taken
+from tistream_agent.connecting.territories import REGIONS_MAX, covers, divided, first_keys, not_taken, oversized
 from tistream_agent.core import chain
 from tistream_agent.core.cutter import draft_without_rows
 from tistream_agent.core.keys import KeyMap, encoded_bound
@@ -161,7 +161,7 @@ class Connector:
                 self._passed(Check("garbage collection", False, str(HoldTooLow(moved.ts, moved.safe_point))))
             if not goes_on:
                 self._new(*self._next_file(chain.begins_at(position, at), self._nonce, number))
-        for number, regions in grown(taken, starts, most):
+        for number, regions in oversized(taken, starts, most):
             advice = f"`tistream agent divide --territory {number} --into {regions // most + 1}` splits it"
             self._passed(Check("territories", True, f"territory {number} has {regions} regions: {advice}"))
         new = ", ".join(str(number) for number, _ in found) or "none"
@@ -169,8 +169,8 @@ class Connector:
         return found
 
     def _usable(self, taken: Container[int], number: int) -> Iterator[tuple[int, chain.ChainEnd]]:
-        """The first `number` ids for new territories, from the connection's on, each with the end of its chain: no
-        territory has it, and none that was divided had it."""
+        """Yield `number` ids for new territories, each with the end of its chain. They are the lowest ones, from the
+        connection's id on, that no territory has, and that no territory had which was divided."""
         free = ((one, self._end(one)) for one in count(self._connection.territory) if one not in taken)
         return islice((one for one in free if not one[1].children), number)
 

@@ -47,6 +47,10 @@ class Divider:
     """Divides territories of one tenant. Every call of `divide` may be repeated, after any interruption.
 
     Args:
+        owned: the keys of the tenant.
+        assigned: the territories that the platform gives to agents.
+        sleep: waits for a number of seconds.
+        show: displays a finished step to the user.
         nonce: a new hexadecimal nonce, for the first files of the new chains.
     """
 
@@ -116,6 +120,7 @@ class Divider:
         return (number for number in count(above + 1) if self._end(number) == ChainEnd())
 
     def _hold_back(self, children: Sequence[Child], lowest_ts: int) -> None:
+        """Hold back garbage collection at `lowest_ts` for each child. Raises CannotConnect if history is gone."""
         for child in children:
             moved = self._hold(child.store_id).move(lowest_ts - 1)
             if isinstance(moved, HoldRefused):

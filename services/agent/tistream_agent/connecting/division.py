@@ -43,13 +43,14 @@ DivisionStep = SealParent | BeginChild
 
 def recorded_children(parents: Mapping[int, ChainEnd]) -> tuple[Child, ...]:
     """The children that the parents' last files name; empty if no parent has its last file yet. Raises InvalidRequest
-    if two of them name others."""
+    if two last files name different children."""
     named = {number: end.children for number, end in parents.items() if end.children}
     if len(set(named.values())) > 1:
         told = "; ".join(f"{number} into {_ids(children)}" for number, children in sorted(named.items()))
         raise InvalidRequest(
-            f"the territories were divided apart ({told}): name those that were divided together. One whose partner is "
-            "gone is given up: `tistream disconnect --territory` it, then `tistream connect --assign`"
+            f"the territories were divided separately ({told}): name those that were divided together. If the "
+            "partner of a territory is gone, give this one up: run `tistream disconnect --territory` for it, then "
+            "`tistream connect --assign`"
         )
     return next(iter(named.values()), ())
 
@@ -67,11 +68,13 @@ def new_children(keys: Iterable[KeySpan], starts: Sequence[bytes], into: int, id
     found = list(keys)
     together = merge_spans(found, len(found))
     if len(together) != 1:
-        raise InvalidRequest("the territories are no neighbours: only territories without keys between them are merged")
+        raise InvalidRequest(
+            "the territories are no neighbours: only territories without keys between them can be merged"
+        )
     [span] = together
     inside = [one for one in starts if one in span and one != span.start]
     if into > len(inside) + 1:
-        raise InvalidRequest(f"{into} territories of {len(inside) + 1} regions: give a lower --into")
+        raise InvalidRequest(f"{len(inside) + 1} regions are too few for {into} territories: give a lower --into")
     parts = ranges_of(span, bounds_among([span.start, *inside], into))
     return tuple(Child(number, part) for part, number in zip(parts, ids, strict=False))
 

@@ -48,9 +48,9 @@ def divided(span: KeySpan, starts: Sequence[bytes], most: int = REGIONS_MAX) -> 
     return ranges_of(span, bounds_among(inside, len(inside) // most + 1))
 
 
-def grown(taken: Mapping[int, KeySpan], starts: Sequence[bytes], most: int) -> Iterator[tuple[int, int]]:
-    """The territories that have more than `most` regions: id and number. `starts`: the first keys of all regions, in
-    order."""
+def oversized(taken: Mapping[int, KeySpan], starts: Sequence[bytes], most: int) -> Iterator[tuple[int, int]]:
+    """Yield the id and the number of regions of each territory that has more than `most` regions. `starts`: the first
+    keys of all regions, in order."""
     for number, span in sorted(taken.items()):
         beyond = bisect_left(starts, span.end) if span.end else len(starts)
         regions = beyond - bisect_left(starts, span.start)

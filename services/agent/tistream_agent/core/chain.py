@@ -59,7 +59,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A territory that has keys of one that was divided, and its keys."""
+    """A territory that a division has made, and its keys."""
 
     store_id: int
     span: KeySpan

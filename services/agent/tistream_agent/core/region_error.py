@@ -92,6 +92,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 def unusable_store(store: int, streams: int, reason: str) -> str:
     """Say why an agent reads nothing more from a store whose streams contradict what was requested."""
     return (
-        f"{streams} streams of store {store} could not be used within ten minutes: {reason}. The files lack nothing: "
-        "upgrade that TiKV, or move its leaders away, and restart the agent, which continues after its last file"
+        f"{streams} streams of store {store} could not be used within ten minutes: {reason}. No change is missing in "
+        "the files: upgrade that TiKV, or move its leaders away, and restart the agent, which continues after its last "
+        "file"
     )

@@ -130,7 +130,8 @@ def new_feed(ask: CreateChangefeed, start_ts: int, plan: ChangefeedPlan) -> NewC
 
 
 def created(made: bytes, plan: ChangefeedPlan) -> str:
-    """The answer to the creation of a feed: the meta server's, with what the plan says to the user."""
+    """The answer to CreateChangefeed: that of the meta server, `made`, with the warnings and the left-out tables of the
+    plan."""
     answer = {**json.loads(made), "warnings": plan.warnings, "left_out": plan.left_out}
     return CreatedChangefeed.model_validate(answer).model_dump_json()
 

@@ -79,7 +79,7 @@ class FoundEvents:
 
 @dataclass(slots=True)
 class FoundParts:
-    """Collects FoundEvents, some of one table at a time."""
+    """Collects events that are found in a sink, one table at a time."""
 
     _names: dict[Name, int] = field(default_factory=dict)
     _parts: list[tuple[Int64s, Int64s, UInt64s]] = field(default_factory=list)
@@ -99,8 +99,8 @@ class FoundParts:
 
 @dataclass(frozen=True, slots=True)
 class WindowDifference:
-    """A table of which a sink does not hold what was committed to it for a window. The name is empty if the events of
-    several tables were added up."""
+    """A table whose events of a window are not those that were committed to the sink. `sent`: what was committed;
+    `found`: what the sink holds. The name is empty if the events of several tables were added up."""
 
     after_ts: int
     until_ts: int

@@ -35,9 +35,11 @@ class LetterMark:
         """Implement Mark.content: these sinks count no messages."""
 
 
-def apart(batch: RowBatch, skips: SkippedEvents, shown: RowBatch | None = None) -> tuple[RowBatch, list[DeadLetter]]:
-    """Divide a batch. Returns the events that are sent, and the dead letters of the others. `shown` has the columns
-    that letters may show; None: all of them."""
+def without_skipped(
+    batch: RowBatch, skips: SkippedEvents, shown: RowBatch | None = None
+) -> tuple[RowBatch, list[DeadLetter]]:
+    """Leave the events that `skips` names out of a batch. Returns the other events, and a dead letter for each event
+    that is left out. `shown`: the same batch with the columns that letters may show; None: all of them."""
     left_out = skips.rows(batch)
     if not left_out:
         return batch, []

@@ -159,7 +159,7 @@ class CsvReader:
             at = found.end() + len(self._options.delimiter)
 
     def _whole(self, body: bytes) -> Iterator[bytes]:
-        """The lines of a file, without their ends. A quoted value may have the text that ends lines."""
+        """The lines of a file, without their ends. A quoted value may contain the terminator of lines."""
         quote, before = self._options.quote.encode(), b""
         for part in _lines(body, self._end):
             line = before + part

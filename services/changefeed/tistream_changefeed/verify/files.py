@@ -33,16 +33,17 @@ from tistream_changefeed.sinks.storage.storage_feed import StorageFeed
 from tistream_changefeed.verify.compared_rows import ComparedRows, RowDifferences
 from tistream_changefeed.verify.file_events import FileEvents, FileReader, SentColumns
 from tistream_changefeed.verify.message_heads import Unreadable
-from tistream_changefeed.verify.windows import told
+from tistream_changefeed.verify.windows import verified_windows
 
 EVENTS_MAX = 2_000_000  # of one comparison, on both sides together
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Events of one directory: `file` is the one that they were found in, or the directory that they must be in.
-    `index`: of each event in the file; None for events that must be there. `events`: their hashes. `level`: the
-    directory below that of the table's version."""
+    """Events of one directory: events that were found in a file, or events that the feed had to write. `file`: the key
+    of the file; for events that the feed had to write, their directory. `index`: the number of each event in its file;
+    None for events that the feed had to write. `events`: the hash of each event. `level`: the path of the directory
+    below that of the table's version."""
 
     name: Name
     rows: pa.Table
@@ -55,7 +56,7 @@ class _Piece:
 
     @property
     def hashes(self) -> UInt64s:
-        """The hashes of the events in this directory: the same event elsewhere has another hash."""
+        """The hash of each event together with its directory, so an event in a wrong directory differs."""
         return self.events ^ np.uint64(zlib.crc32(self.level.encode()) << 32)
 
 
@@ -102,7 +103,7 @@ class FileComparison:
             differences=differences,
             of="files",
             windows=windows.count,
-            window_differences=told(windows),
+            window_differences=verified_windows(windows),
         )
 
     def _windows(self) -> Sequence[SentWindow]:
@@ -114,7 +115,7 @@ class FileComparison:
         return metadata.decode(content, self.tenant, self.ask.changefeed_id, where).windows
 
     def _only(self, names: Iterable[Name]) -> Name | None:
-        """The one table that is compared, with the letters of its name as they are; None: all tables."""
+        """The one table that is compared, with its name as the upstream writes it; None: all tables."""
         if self.ask.table is None:
             return None
         database, _, table = self.ask.table.partition(".")

@@ -1,7 +1,8 @@
-"""Compares what a feed has written with the committed rows of its tenant. For tables of a database, tables.py does so,
-and files.py for files. In the topics of Kafka it compares a range of commit_ts, and on request writes
-missing messages into another topic. To find out what the feed had to send, the rows are encoded again with the present
-configuration. This is possible because messages depend only on the events and the configuration (invariant 48)."""
+"""Compares what a feed has written with the committed rows of its tenant. This module compares topics of Kafka,
+tables.py the tables of a database, and files.py files. Topics are compared in a range of commit_ts; on request, missing
+messages are written into another topic. To find out what the feed had to send, the rows are encoded again with the
+present configuration. This is possible because messages depend only on the events and the configuration (invariant
+48)."""
 
 from __future__ import annotations
 
@@ -44,20 +45,20 @@ from tistream_changefeed.verify.kafka_range import KafkaRange
 from tistream_changefeed.verify.message_heads import MessageHead, MessageReader, ResolvedHead, Unreadable, reading
 from tistream_changefeed.verify.message_windows import MessageWindows, shard_windows
 from tistream_changefeed.verify.tables import TableComparison
-from tistream_changefeed.verify.windows import told
+from tistream_changefeed.verify.windows import verified_windows
 
 LONGEST_MS = 8_000  # less than the API server waits for the answer
 ANSWER_S = 4.0  # for each answer of the broker, and for the pool
 EVENTS_MAX = 200_000  # of one comparison
-FORMS_OF_FILES = frozenset({"s3", "file"})  # schemes of sink URIs
+FILE_SCHEMES = frozenset({"s3", "file"})  # of sink URIs
 SKEW_MS = 600_000  # by which the broker's clock may be ahead of the upstream's
 
 
 @dataclass(frozen=True, slots=True)
 class Verifications:
     """Runs comparisons. `hosts`: the hosts to which feeds may connect. `file_urls`: the URLs below which they may put
-    files. `view` returns the committed rows of a tenant.
-    `longest_ms`: how long a comparison may take. `answer_s`: how many seconds it waits for one answer."""
+    files. `view` returns the committed rows of a tenant. `longest_ms`: how long a comparison may take. `answer_s`: how
+    many seconds it waits for one answer."""
 
     hosts: Sequence[str]
     keys: SecretKeys
@@ -79,7 +80,7 @@ class Verifications:
         scheme = scheme_of(ask.sink_uri)
         if scheme in SCHEMES:
             return self._tables(ask, tenant, deadline_ms)
-        if scheme in FORMS_OF_FILES:
+        if scheme in FILE_SCHEMES:
             return self._files(ask, tenant, deadline_ms)
         if not scheme.startswith("kafka"):
             raise InvalidRequest(
@@ -121,7 +122,7 @@ class Verifications:
         )
 
     def _view_up_to(self, tenant: TenantKey, ask: VerifyFeed) -> Pool:
-        """The pool of a tenant, read up to the end of the range."""
+        """The pool of a tenant, read up to the end of the range. Raises Gone, Unavailable."""
         view = self._view(tenant)
         view.check_served(ask.from_ts)
         if view.resolved_ts() < ask.to_ts and not view.wait_above(ask.to_ts - 1, int(self.answer_s * 1000)):
@@ -190,7 +191,7 @@ class _Comparing:
             tables=tables,
             differences=differences,
             windows=as_sent.count,
-            window_differences=told(as_sent),
+            window_differences=verified_windows(as_sent),
             repaired=0 if self.ask.repair_topic is None else self._repair(found, self.ask.repair_topic),
         )
 

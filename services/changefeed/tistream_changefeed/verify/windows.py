@@ -6,7 +6,7 @@ from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, VerifiedWindow
 from tistream_changefeed.fingerprints.windows import ComparedWindows
 
 
-def told(windows: ComparedWindows) -> list[VerifiedWindow]:
+def verified_windows(windows: ComparedWindows) -> list[VerifiedWindow]:
     """The first DIFFERENCES_MAX differences, by ts."""
     found = sorted(windows.differences, key=lambda one: (one.until_ts, one.name))[:DIFFERENCES_MAX]
     return [

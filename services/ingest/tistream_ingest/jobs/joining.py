@@ -194,7 +194,7 @@ def with_old_values(changes: Joined, newest: Callable[[pa.Array], pa.Array]) -> 
 
 
 def inside(changes: Joined, chosen: I64, span: KeySpan) -> I64:
-    """The numbers of `chosen`, which ascend, whose keys are in the span."""
+    """Those of the change numbers `chosen` whose keys are in the span. `chosen` must ascend."""
 
     def position(key: bytes) -> int:
         return bisect_left(chosen, key, key=lambda one: changes.read["key"][int(changes.at[one])].as_py())

@@ -1,6 +1,6 @@
 """Files in a local folder, through which the rows of a release go from the tasks that read shards to the tasks that
 write change files, if all tasks run on one machine. Spark's shuffle would copy them through the JVM, which takes more
-processor time than to read them."""
+processor time than reading them from files."""
 
 from __future__ import annotations
 

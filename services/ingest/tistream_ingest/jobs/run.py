@@ -46,7 +46,7 @@ def _with_keys(url: str, keys: KeyIds) -> ObjectStore:
 class SparkRunner:
     """Measures and executes releases by Spark jobs. No row goes to the driver. `keys`: the ids of the tenants'
     encryption keys, which are sent to the executors with each job. one_machine: whether all tasks run on this machine;
-    None: as the master says."""
+    None: if the master is local."""
 
     def __init__(
         self,

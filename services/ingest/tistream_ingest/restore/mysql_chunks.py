@@ -22,7 +22,7 @@ class MySqlChunks:
     chunk_rows = CHUNK_ROWS
 
     def __init__(self, target: MySqlTarget) -> None:
-        """Connect to the server. Raises TargetFailed."""
+        """Prepare the session of `target`, which is connected. Raises TargetFailed."""
         self._target, self._tables = target, MySqlTables(target)
 
     def taken(self, one: NumberedTable) -> bool:

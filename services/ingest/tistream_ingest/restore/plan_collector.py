@@ -23,7 +23,8 @@ class PlanCollector:
     metrics: IngestMetrics
 
     def step(self) -> None:
-        """Go through the plans of all tenants once. Raises Unavailable; the next call tries again."""
+        """Delete the plans of restores that are not under way, of all tenants. Raises Unavailable; the next call tries
+        again."""
         # The LIST first: a restore that is queued later has no plan in it.
         keys = [info.key for info in self.objects.list_after(layout.RESTORES)]
         if not keys:

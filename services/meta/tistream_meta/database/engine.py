@@ -105,7 +105,7 @@ def open_engine(url: str, limits: ConnectionLimits = DEFAULT_LIMITS) -> Engine:
             "binary_prefix": True,  # keys are bytes, not text of any character set
         },
     )
-    event.listen(engine, "handle_error", _leave_who_cannot_write)
+    event.listen(engine, "handle_error", _close_if_read_only)
     return engine
 
 
@@ -117,7 +117,7 @@ def now_ms(engine: Engine) -> ColumnElement[int]:
     return literal_column(_MYSQL_NOW_MS, BigInteger)
 
 
-def _leave_who_cannot_write(context: ExceptionContext) -> None:
+def _close_if_read_only(context: ExceptionContext) -> None:
     """Close connections to a server that no longer accepts writes. After a fail-over, existing connections may still
     lead to the former primary, which answers every ping. Once they are closed, new connections resolve the server's
     name again."""

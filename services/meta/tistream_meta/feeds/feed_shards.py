@@ -109,7 +109,7 @@ def continued_cut(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
     """Continue the cut of a feed whose shards have all reported that they stopped. If they stopped at the same ts, the
     result has the new number of shards, which begin at that ts: no new shard sends what an old one has sent, and no
     event is left out. Otherwise the result orders the old shards to continue to the highest ts that one of them has
-    reached."""
+    reached. If a worker of an earlier release has not reported where its shard stopped, the feed does not change."""
     assert feed.recut is not None
     found = [one for one in reports if one is not None and one.reached_ts is not None]
     if len(found) < len(reports):

@@ -229,7 +229,8 @@ class SliceMap(SliceArrays):
     def _apply_row(
         self, row: Watermark, slices: range, seq: int, history: SliceHistory
     ) -> Generator[int, None, list[Watermark]]:
-        """Apply one row to every slice that it covers. Returns the pieces of the row that must wait."""
+        """Apply one row to every slice that it covers. Yields the number of steps since the last yield, so that the
+        caller can pause. Returns the pieces of the row that must wait."""
         waits = np.ones(len(slices), bool)
         steps = 1 + len(slices) // SLICES_A_STEP
         for at in self._promising(slices, row):

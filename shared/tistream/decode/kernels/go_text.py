@@ -263,7 +263,7 @@ def put_json_document(out: U8, at: int, data: U8, first: int, last: int, html: b
 @inline
 def _put_inner_escape(out: U8, at: int, letter: np.uint8) -> int:
     """Write an escape sequence that stands inside a string of a JSON document: a backslash and its letter, both escaped
-    again. The digits of \\uXXXX follow."""
+    again. Returns the position after it, where the digits of \\uXXXX follow."""
     out[at] = _BACKSLASH
     out[at + 1] = _BACKSLASH
     at += 2

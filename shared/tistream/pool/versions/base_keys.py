@@ -54,7 +54,8 @@ def base_keys(reader: Reader, run: RunRef, span: KeySpan) -> Iterator[tuple[Sequ
         if not span.touches(first, last):
             continue
         rows, size = int(groups.rows[at]), float(groups.bytes[at])
-        stated = len(groups.rows) == 1 or (first, last) != bounds  # not so if its keys are too long for statistics
+        # A group whose keys are too long for statistics is known by the bounds of the whole run.
+        stated = len(groups.rows) == 1 or (first, last) != bounds
         if stated and first in span and last in span:
             yield GroupKeys(reader, run, at, rows, last), size
             continue

@@ -101,7 +101,8 @@ class MetaClient:
     def routes(self, known_version: int = -1, wait_ms: int = 0, *, fresh: bool = False) -> RouteTable:
         """Get the complete route table. If its version is still `known_version`, wait up to wait_ms for a newer one.
         With `fresh`, the table must be as new as the elected owner's; otherwise Unavailable is raised. Raises
-        StaleRoutes if the answer is older than a table that this client has received."""
+        StaleRoutes if the answer is older than a table that this client has received, or that a heartbeat's answer has
+        reported."""
         with self._lock:
             base = self._table
         params: dict[str, int | str] = {"known_version": -1, "fresh": int(fresh)}

@@ -129,7 +129,7 @@ def _ordered(sets: Sequence[Rows], *, second: bool) -> NetBatch:
 
 
 def _ascend(keys: pa.Array, op: Int64s) -> bool:
-    """Whether events are in the order of raw keys, and deletes are before puts."""
+    """Whether events are in the order of raw keys, and for equal keys the delete is before the put."""
     before, after = keys.slice(0, max(len(keys) - 1, 0)), keys.slice(1)
     below = pc.less(before, after).to_numpy(zero_copy_only=False)
     same = np.flatnonzero(~below)

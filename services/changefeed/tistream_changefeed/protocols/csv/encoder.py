@@ -75,7 +75,8 @@ class CsvEncoder:
         return None
 
     def heads(self, name: Name) -> list[str]:
-        """The texts with which the lines of a table begin: operation, table and database, by operation."""
+        """The text with which a line of a table begins (operation, table, database), for each operation, in the order
+        of their numbers."""
         database, table = name
         heads = ((_OP_NAMES[op], table, database) for op in sorted(_OP_NAMES))
         return [self._options.delimiter.join(map(self._delimited, one)) for one in heads]

@@ -256,7 +256,7 @@ def gone(where: str) -> FeedFailed:
     """Build the FeedFailed for a table that the feed has created, and that is not there any more."""
     reason = (
         "another program has dropped, renamed or replaced the table: put it back, or resume the changefeed with its "
-        "checkpoint_ts to begin the table without the rows that it had"
+        "checkpoint_ts to create the table again without its earlier rows"
     )
     return failed("sink", where, reason, CONFLICT)
 

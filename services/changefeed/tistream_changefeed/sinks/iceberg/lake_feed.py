@@ -129,7 +129,7 @@ class LakeFeed:
 
 
 def lake_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> LakeFeed:
-    """Parse a sink URI and a configuration. Raises InvalidRequest."""
+    """Parse a sink URI and a configuration. `skips`: the events that become dead letters. Raises InvalidRequest."""
     found = parse_feed(sink_uri, document)
     check_no_secrets(found)
     iceberg = found.config.iceberg

@@ -22,7 +22,7 @@ from tistream_changefeed.protocols.table_change import TableAt, TableChange, dro
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import never, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes
-from tistream_changefeed.sinks.left_out import LetterMark, apart, ddl_letter
+from tistream_changefeed.sinks.left_out import LetterMark, ddl_letter, without_skipped
 from tistream_changefeed.table_errors.rules import ErrorRules
 from tistream_changefeed.table_errors.table_failed import naming
 
@@ -91,7 +91,7 @@ class LakePipeline:
         for batch in raw_changes(events).rows:
             with naming(batch):
                 for one in self.filter.window(EventWindow((batch,), ())).rows:
-                    sent, found = apart(one, self.skips)
+                    sent, found = without_skipped(one, self.skips)
                     letters += found
                     chosen += [sent] if len(sent) else []
         letters.sort(key=lambda one: one.commit_ts)

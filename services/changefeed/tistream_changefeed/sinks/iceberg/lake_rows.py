@@ -120,7 +120,7 @@ def table_rows(columns: Sequence[Column], rows: pa.RecordBatch, lake: LakeSchema
 
 
 def key_rows(net: TableNet, rows: pa.RecordBatch) -> pa.Table:
-    """The keys of rows, as they are in the table itself."""
+    """The key columns of rows, in the types of the Iceberg table."""
     names = [column.name for column in net.columns]
     return pa.table({one.name: converted(one, rows.column(names.index(one.name))) for one in net.handle})
 

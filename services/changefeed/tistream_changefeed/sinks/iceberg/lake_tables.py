@@ -168,8 +168,8 @@ class LakeTables:
         self.created.known.put(str(uuid), goal)
 
     def fence(self, begun: Sequence[Identifier], at: Position, *, loading: bool) -> None:
-        """Commit this worker's fence to the tables to which an earlier worker may be about to commit. `at`: the
-        progress of the feed. `loading`: it loads the rows with which it begins."""
+        """Commit this worker's fence to the tables `begun`, to which an earlier worker may be about to commit. `at`:
+        the position of the feed. `loading`: the feed loads the rows with which it begins."""
         self.created.moving = begun
         for identifier in begun:
             self._fence(identifier, at, loading=loading)

@@ -26,7 +26,7 @@ from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes
-from tistream_changefeed.sinks.left_out import LetterMark, apart, ddl_letter
+from tistream_changefeed.sinks.left_out import LetterMark, ddl_letter, without_skipped
 from tistream_changefeed.sinks.mysql.ddl import is_sent
 from tistream_changefeed.sinks.mysql.payload import DdlMark, NetWindow
 from tistream_changefeed.table_errors.rules import ErrorRules
@@ -76,7 +76,7 @@ class MySqlPipeline:
         letters: list[DeadLetter] = []
         kept = []
         for batch in self._filtered(raw_changes(events)):
-            sent, found = apart(batch, self.skips)
+            sent, found = without_skipped(batch, self.skips)
             letters += found
             kept.append(sent)
         window = split(EventWindow(tuple(batch for batch in kept if len(batch)), ()), by_unique_index)

@@ -52,7 +52,7 @@ class Metadata:
 
 
 def manifest(through_ts: int, files: Sequence[str]) -> bytes:
-    """The content of the manifest of a window, which has the rows up to `through_ts` that earlier windows have not.
+    """The content of the manifest of a window, which has the rows up to `through_ts` that earlier windows do not have.
     `files` are the keys of its data files below its directory."""
     shown = {"version": _VERSION, "through_ts": str(through_ts), "files": files}
     return json.dumps(shown, separators=(",", ":")).encode()

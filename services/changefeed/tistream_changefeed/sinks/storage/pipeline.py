@@ -25,7 +25,7 @@ from tistream_changefeed.protocols.table_change import TableAt, table_changes
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import Splitting, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes
-from tistream_changefeed.sinks.left_out import LetterMark, apart, ddl_letter
+from tistream_changefeed.sinks.left_out import LetterMark, ddl_letter, without_skipped
 from tistream_changefeed.sinks.storage.paths import day_of, name_problem
 from tistream_changefeed.sinks.storage.placed_rows import FilePlace, PlacedBatch, PlacedRows, in_order
 from tistream_changefeed.sinks.storage.schema_file import schema_files
@@ -74,7 +74,7 @@ class StoragePipeline:
         for batch in raw_changes(events).rows:  # filters see updates, not their halves
             with naming(batch):
                 for one in self.filter.window(EventWindow((batch,), ())).rows:
-                    sent, found = apart(one, self.skips, self._selected(one))
+                    sent, found = without_skipped(one, self.skips, self._selected(one))
                     letters += found
                     chosen += [sent] if len(sent) else []
         letters.sort(key=lambda one: one.commit_ts)

@@ -118,8 +118,8 @@ class StorageFeed:
 
 
 def storage_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> StorageFeed:
-    """Parse a sink URI of object storage and a configuration. Raises InvalidRequest, which names the invalid or
-    unsupported key, and never a secret."""
+    """Parse a sink URI of object storage and a configuration. `skips`: the events that become dead letters. Raises
+    InvalidRequest, which names the invalid or unsupported key, and never a secret."""
     found = parse_feed(sink_uri, document)
     if found.secrets:
         name = sorted(found.secrets)[0]

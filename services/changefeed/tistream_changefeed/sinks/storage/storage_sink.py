@@ -206,7 +206,7 @@ class StorageSink:
     def _put(self, ended: EndedFile) -> None:
         directory, rows = ended
         if directory not in self._numbers:
-            first = self._target.layout.by_window  # no file of another window is in it
+            first = self._target.layout.by_window  # the directory has files of this window alone
             self._numbers[directory] = 0 if first else self._root.last_number(directory, self._beaten)
         number = self._numbers[directory] + 1
         self._root.put_file(
@@ -264,9 +264,9 @@ class StorageSink:
         return None if content is None else metadata.decode(content, self._order.tenant, self._order.feed_id, where)
 
     def _beaten(self) -> None:
-        """Another writer has replaced an object that only the holder of the shard replaces. Raises FeedFailed, unless
-        `metadata` is as this holder has left it. Two holders may have the same epoch, if the meta database was restored
-        from a backup."""
+        """Check `metadata` after another writer has replaced an object that only the holder of the shard replaces.
+        Raises FeedFailed, unless `metadata` is as this holder has left it. Two holders may have the same epoch, if the
+        meta database was restored from a backup."""
         left = self._root.known
         found = self._stored()
         where = f"{self.where}/{METADATA}"

@@ -10,8 +10,8 @@ from tistream_changefeed.sinks.iceberg.target import Identifier, set_aside_prefi
 
 
 class CreatedTables:
-    """The tables that a feed has created. `known` has their ids. `moving` are the names that a DDL which a worker has
-    begun may give to tables, and those of the tables that it may rename. Every call may raise FeedFailed."""
+    """The tables that a feed has created. `known` has their ids. `moving`: the old and new names of the tables that an
+    unfinished DDL may rename; empty without such a DDL. Every call may raise FeedFailed."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -31,8 +31,8 @@ class CreatedTables:
             self.known.put(uuid, identifier)
 
     def accept_gone(self) -> None:
-        """Forget the tables that are not there any more: a person has moved the feed's checkpoint, and so begins them
-        without the rows that they had."""
+        """Forget the tables that are not there any more, so that the feed may create them again, without their earlier
+        rows. A person has ordered this by moving the feed's checkpoint."""
         for uuid, identifier in self.known:
             found = self._lake.load(identifier)
             if found is None or str(found.metadata.table_uuid) != uuid:

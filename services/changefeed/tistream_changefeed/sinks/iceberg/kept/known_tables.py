@@ -1,8 +1,8 @@
 """The tables that a feed has created, by the ids that their catalog gave them. Pure.
 
 They are properties of the feed's own table, so a worker that takes over notices that another program has dropped or
-replaced a table while no worker was looking. Without them it would create the table again, without the rows that it
-had.
+replaced a table while no worker was looking. Without these properties it would create the table again, without its
+earlier rows.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _PREFIX = "tistream.table."
 
 
 class KnownTables:
-    """The tables of a feed. `properties` are those of its own table; tables that they name and that are not `kept`
-    are forgotten, because they are of a feed of this name that was removed. `where`: the feed's own table, for errors.
-    Raises FeedFailed if another program has written the properties."""
+    """The tables of a feed. `properties` are those of its own table. `kept`: False if a removed feed with this name
+    wrote them; its tables are forgotten. `where`: the feed's own table, for errors. Raises FeedFailed if another
+    program has written the properties."""
 
     def __init__(self, properties: Mapping[str, str], where: str, *, kept: bool = True) -> None:
         self._stored = {name: text for name, text in properties.items() if name.startswith(_PREFIX)}
@@ -45,8 +45,8 @@ class KnownTables:
         self._names.pop(uuid, None)
 
     def changes(self) -> tuple[dict[str, str], list[str]]:
-        """The properties of the feed's own table that are set, and those that are removed, so that they say what this
-        object knows."""
+        """What to change in the feed's own table so that it names these tables: the properties to set, and the names of
+        the properties to remove."""
         wanted = self._properties()
         changed = {name: text for name, text in wanted.items() if self._stored.get(name) != text}
         return changed, [name for name in self._stored if name not in wanted]

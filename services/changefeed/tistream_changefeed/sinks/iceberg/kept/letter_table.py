@@ -37,7 +37,7 @@ class LetterTable:
         self._identifier = letter_table(order.tenant, order.feed_id)
 
     def write(self, letters: Sequence[LetterMark]) -> None:
-        """Commit those of some letters that are not there: after a crash, letters are written again."""
+        """Commit the letters that the table does not have yet. After a crash, the feed writes letters again."""
         where = self._lake.named(self._identifier)
         table = self._lake.load(self._identifier) or self._created()
         if table.properties.get(FEED) != self._feed:

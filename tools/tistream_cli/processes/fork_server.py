@@ -6,10 +6,11 @@ a fork copies only the thread that forks, and it imports modules without running
 
 A request is a JSON object, in one message of the socket. The modules in `imports` are imported; then a fork runs what
 `argv` names, `python -m MODULE ARGUMENT…`, and has that name in `ps`. `env` is the whole environment. The message
-carries descriptors: the first is the gate, the second is the output of the new process, the others get the numbers in
-`fds`. The answer is `{"pid": …}`. The new process does nothing before it has read one byte from the gate, which the
-supervisor writes once it has the answer. If the answer is lost, the supervisor closes the gate and starts another
-process, and the new process ends: two processes of one name would share the port that they inherit.
+carries descriptors: the first is the reading end of a pipe (the gate), the second is the output of the new process, and
+the others get the numbers in `fds`. The answer is `{"pid": …}`. The new process does nothing before it has read one
+byte from the gate, which the supervisor writes once it has the answer. If the answer is lost, the supervisor closes the
+gate and starts another process, and the new process ends: two processes of one name would share the port that they
+inherit.
 """
 
 from __future__ import annotations

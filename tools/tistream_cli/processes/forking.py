@@ -79,7 +79,7 @@ class ForkServer:
     ) -> ForkedProcess:
         """Run `python -m MODULE`, as `argv` says, in a new session and with the environment `env`, after the server has
         imported `imports`. Its stdout and stderr are the descriptor `output`; it has `pass_fds` under the same numbers.
-        Raises ForkFailed, and then no such process runs."""
+        Raises ForkFailed; in that case the new process has run nothing, and ends."""
         request = {"argv": list(argv), "imports": list(imports), "env": dict(env), "fds": list(pass_fds)}
         gate, opening = os.pipe()
         try:

@@ -83,10 +83,11 @@ def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     @gate.FEED_TENANT
     def verify_changefeed(cluster_id: str, tenant_id: str, changefeed_id: str, body: Body) -> FeedVerification:
         """Compare the messages or files of a changefeed in a range of commit_ts with the tenant's rows. The answer says
-        whether they are equal, or which events are missing, unexpected or repeated, and which windows do not hold what
-        was written. With `repair_topic` the missing ones are written there, in order. 409 if the range has too many
-        events, 503 if the topics are not read in time: compare a shorter range. For a feed into a database, the tables
-        are compared as they are; 503 if that takes too long: compare one table."""
+        whether they are equal, or which events are missing, unexpected or repeated, and in which windows (ranges of
+        commit_ts that the feed wrote at once) the events are not those that were written. With `repair_topic` the
+        missing ones are written there, in order. 409 if the range has too many events, 503 if the topics or files are
+        not read in time: compare a shorter range. For a feed into a database, the tables are compared as they are; 503
+        if that takes too long: compare one table."""
         ask = read(VerifyChangefeed, body or b"{}")
         feed = calls.feed(cluster_id, tenant_id, changefeed_id)
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))

@@ -75,9 +75,9 @@ class VerifiedTable(Wire):
 
 
 class VerifiedWindow(Wire):
-    """A window (`from_ts`, `to_ts`] of which the sink does not hold what the feed has written for a table. `events`:
-    the number of events that were written; `messages`: the number that was found; they may be the same, with other
-    contents. `table` is empty if the window has more than 100 tables, whose fingerprints were added up."""
+    """A window (`from_ts`, `to_ts`], in which the sink does not hold the events that the feed has written for a table.
+    `events`: the number of events that were written. `messages`: the number that was found; if it is the same, their
+    contents differ. `table` is empty if the window has more than 100 tables, whose fingerprints were added up."""
 
     database: str
     table: str
@@ -91,8 +91,8 @@ class FeedVerification(Wire):
     """The result of a comparison. `equal`: each event is in the sink exactly once, as it was written. `differences`:
     the first ones, by commit_ts. `repaired`: the number of events that were written to the repair topic. `of` `tables`:
     the rows of tables in a database were compared, as of `to_ts` (`from_ts` for some shards); an event is a row, and so
-    is a message. `files`: a message is an event in a file. `windows`: of how many windows of the range the fingerprints
-    that are stored with the feed's progress were compared with the sink; `window_differences`: the first ones that
+    is a message. `of` `files`: a message is an event in a file. `windows`: the number of windows of the range that were
+    compared by the fingerprints that are stored with the feed's progress. `window_differences`: the first windows that
     differ."""
 
     changefeed_id: str

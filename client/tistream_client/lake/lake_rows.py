@@ -10,10 +10,11 @@ from tistream_client.core import ndjson, points
 from tistream_client.core.arrow import DiffPage
 from tistream_client.core.asking import Patience
 from tistream_client.core.calls import ROWS_A_PAGE
+from tistream_client.core.errors import Gone
 from tistream_client.core.points import Range, RowsQuery
 from tistream_client.core.pull import NDJSON, PullQuery, newest_ts, pull
 from tistream_client.lake import snapshots
-from tistream_client.lake.snapshots import IcebergTable
+from tistream_client.lake.snapshots import IcebergTable, LakeSnapshot
 from tistream_client.transport import Transport
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 class LakeRows:
     """The rows of a table as of a time, in no order, in the types of an Iceberg table. Each method reads them anew: the
     newest snapshot at or below the time, and from the server the net changes after it. All rows come from the server if
-    there is no such snapshot, or if a schema change came after it. `whole` reads all rows as of a ts from the server;
-    None: as of the newest ts."""
+    there is no such snapshot, if it lacks a column that was asked for, if it is below retention, or if a schema change
+    came after it; then a column whose values the type of the Iceberg table does not have keeps the server's type.
+    `whole` reads all rows as of a ts from the server; None: as of the newest ts."""
 
     def __init__(
         self,
@@ -46,16 +48,15 @@ class LakeRows:
         query = self._query
         self._lake.refresh()
         snapshot = snapshots.snapshot_at(self._lake, query.at)
-        if snapshot is None:
-            return self._whole(query.at)
+        if snapshot is None or not {*(query.columns or ())} <= {*self._names(snapshot.snapshot_id)}:
+            return self._of_server(query.at)
         ts = query.at
         if ts is None:
             ts = max(self._transport.ask(newest_ts(query.scope, self._patience)), snapshot.ts)
         if ts == snapshot.ts:
             return _stamped(self._snapshot(snapshot.snapshot_id, ()), ts)
-        pages = self._diff(Range(snapshot.ts, ts))
-        found = None if self._changed(snapshot.ts, ts) else self._merged(snapshot.snapshot_id, pages)
-        return self._whole(ts) if found is None else _stamped(found, ts)
+        found = self._later(snapshot, ts)
+        return self._of_server(ts) if found is None else _stamped(found, ts)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
@@ -68,17 +69,33 @@ class LakeRows:
         """As to_arrow, for pandas."""
         return frames.pandas_of(self.to_arrow())
 
+    def _of_server(self, ts: int | None) -> pa.Table:
+        return snapshots.fitted(self._whole(ts), self._lake.schema())
+
+    def _later(self, snapshot: LakeSnapshot, ts: int) -> pa.Table | None:
+        """The rows of a snapshot after the changes up to a ts. None if they cannot be made from it."""
+        try:
+            pages = self._diff(Range(snapshot.ts, ts))
+            changed = self._changed(snapshot.ts, ts)
+        except Gone:  # the newest snapshot of a table that seldom changes may be below retention
+            return None
+        return None if changed else self._merged(snapshot.snapshot_id, pages)
+
     def _merged(self, snapshot_id: int, pages: list[DiffPage]) -> pa.Table | None:
         found = snapshots.rows_at(self._snapshot(snapshot_id, snapshots.keys_of(pages)), pages)
         return found if found is None or self._query.columns is None else found.select(self._query.columns)
 
     def _snapshot(self, snapshot_id: int, keys: tuple[str, ...]) -> pa.Table:
         """The rows of a snapshot, with the columns that were asked for and those of `keys`, as far as it has them."""
-        scan = self._lake.scan(selected_fields=("*",), snapshot_id=snapshot_id)
-        there = [one.name for one in scan.projection().fields if one.name != "_raw"]
+        there = self._names(snapshot_id)
         wanted = there if self._query.columns is None else [*self._query.columns, *keys]
         chosen = tuple(dict.fromkeys(name for name in wanted if name in there))
         return self._lake.scan(selected_fields=chosen, snapshot_id=snapshot_id).to_arrow().select(chosen)
+
+    def _names(self, snapshot_id: int) -> list[str]:
+        """The columns of a snapshot that are those of the table."""
+        scan = self._lake.scan(selected_fields=("*",), snapshot_id=snapshot_id)
+        return [one.name for one in scan.projection().fields if one.name != "_raw"]
 
     def _diff(self, range_: Range) -> list[DiffPage]:
         reading = points.diff_batches(self._query.scope, range_, ROWS_A_PAGE, self._patience)

@@ -5,6 +5,7 @@ read."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _RESOLVED, _LOADED, _SOURCE, _FEED = (f"tistream.{name}" for name in ("resolved_ts", "loaded", "source", "feed"))
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _RIGHT = 'the table itself of a changefeed with mode=both or mode=upsert, such as catalog.load_table("shop.orders")'
 
 
@@ -87,6 +89,30 @@ def rows_at(rows: pa.Table, pages: Sequence[DiffPage]) -> pa.Table | None:
         return rows
     kept = _without(rows, pa.concat_tables(gone), keys)
     return pa.concat_tables([kept, *come])
+
+
+def fitted(rows: pa.Table, schema: Any) -> pa.Table:
+    """Rows of the server in the types of an Iceberg table with this schema. A column keeps its type if the Iceberg
+    table has none of its name, or if that one's type does not have all values."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415
+
+    wanted = {one.name: one.type for one in schema_to_pyarrow(schema, include_field_ids=False)}
+    for place, name in enumerate(rows.column_names):
+        if name in wanted:
+            rows = rows.set_column(place, name, _fitted(rows.column(place), wanted[name]))
+    return rows
+
+
+def _fitted(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    try:
+        found = pa.chunked_array([_as(chunk, kind) for chunk in column.chunks], kind)
+    except (pa.ArrowException, TypeError):
+        return column
+    lost = column.filter(pc.and_(column.is_valid(), found.is_null())).to_pylist()
+    return found if all(_DAY.match(text) for text in lost) else column
 
 
 def keys_of(pages: Sequence[DiffPage]) -> tuple[str, ...]:

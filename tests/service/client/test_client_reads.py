@@ -366,10 +366,23 @@ def test_a_table_at_any_ts_is_a_snapshot_of_iceberg_and_the_changes_after_it(acm
     orders, lake = acme.table("shop.orders"), run.table("shop.orders")
     newest = orders.rows(columns=["customer"]).over(lake).to_polars()
     assert sorted(newest["customer"]) == sorted(orders.rows(columns=["customer"]).to_polars()["customer"])
+    with pytest.raises(BadRequest, match="did you mean amount"):
+        orders.rows(columns=["Amont"]).over(lake).to_arrow()
     with pytest.raises(WrongArgument, match="has the changes of the table"):
         orders.at("now").over(run.table("shop.orders__changes"))
     with pytest.raises(WrongArgument, match=r"has the rows of types\.everything"):
         orders.at("now").over(run.table("types.everything"))
+    with run.table("types.everything").transaction() as quiet:  # its newest rows are below retention
+        quiet.update_snapshot(snapshot_properties={"tistream.resolved_ts": "1"}).fast_append().commit()
+    lake = run.table("types.everything")
+    kept = acme.table("types.everything").at("now").over(lake).to_arrow()
+    assert shown_rows(kept) == shown_rows(lake.scan().to_arrow().select(kept.column_names))
+
+
+def shown_rows(table: pa.Table) -> tuple[list[tuple[str, pa.DataType]], Counter[Any]]:
+    """The names and types of a table, and its rows."""
+    rows = Counter(tuple(plain(value) for value in row.values()) for row in table.to_pylist())
+    return [(one.name, one.type) for one in table.schema], rows
 
 
 def shown(answer: str) -> list[Line]:

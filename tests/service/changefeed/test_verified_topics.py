@@ -59,6 +59,8 @@ def test_a_topic_that_a_feed_has_written_is_equal(broker: LocalKafka, protocol: 
     part = verified(world, uri(broker, topic, protocol), from_ts=commits[len(commits) // 2], changefeed_id=topic)
     assert part.equal, part.differences[:3]
     assert 0 < sum(one.events for one in part.tables) < sum(one.events for one in found.tables)
+    none = verified(world, uri(broker, topic, protocol), table="shop.nothing", changefeed_id=topic)
+    assert (none.equal, none.tables, none.windows) == (True, [], found.windows), "it has no events, nor have they"
     assert found.windows > part.windows > 0, "what the feed has written is what it has recorded with its progress"
 
 

@@ -123,6 +123,8 @@ def test_many_tables_are_added_up() -> None:
     found = FoundEvents(names, stamps, np.arange(len(names)), np.arange(len(names), dtype=np.uint64))
     stored = [parse(window(after, until, of=found).members()) for after, until in ((99, 100), (100, 199))]
     assert stored[1].tables[OTHERS] == Fingerprint(5, sum(range(100, 105)), 100 ^ 101 ^ 102 ^ 103 ^ 104)
+    again = [parse(one.members()) for one in stored]
+    assert again == stored, "a holder that takes over stores the windows that it has read"
     assert compared(stored, found, 99, 199) == ComparedWindows(1)
     short = FoundEvents(names, stamps[1:], found.table[1:], found.hashes[1:])
     assert [one.name for one in compared(stored, short, 99, 199).differences] == [OTHERS]

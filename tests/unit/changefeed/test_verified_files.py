@@ -19,6 +19,8 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.bulk.changefeeds import Skip
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream_changefeed.hold.secret_keys import SecretKeys
+from tistream_changefeed.sinks.storage.metadata import manifest
+from tistream_changefeed.sinks.storage.paths import WINDOWS, manifest_key, window_directory
 from tistream_changefeed.sinks.storage.root import SinkRoot
 from tistream_changefeed.sinks.storage.storage_feed import storage_feed
 from tistream_changefeed.verify.file_events import reading
@@ -180,3 +182,19 @@ def test_what_cannot_be_compared_is_refused_with_the_way_out(world: World) -> No
         files.objects.put(key, files.objects.get(key)[:-spoil])
         with pytest.raises(InvalidRequest, match=f"{key}: {text}"):
             files.verified()
+
+
+def test_a_window_that_overlaps_others_is_read_after_a_move_back_and_a_foreign_manifest_is_refused(
+    world: World,
+) -> None:
+    files = written(world, f"{PARQUET}&layout=window&flush-interval=100ms")
+    objects = files.objects
+    key = max(info.key for info in objects.list_after(f"{WINDOWS}/") if info.key.endswith("/manifest.json"))
+    start_ts = int(key.split("/")[1].partition("-")[0])
+    again = manifest_key(window_directory(start_ts + 1, 1, 10**9))
+    objects.put(again, manifest(start_ts + 2, []))  # the checkpoint was moved back to start_ts + 1
+    found = files.verified(from_ts=start_ts + 2)
+    assert (found.equal, len(found.tables) > 0) == (True, True)
+    objects.put(again, manifest(world.end_ts, ["orders/CDC1.parquet"]))
+    with pytest.raises(InvalidRequest, match=f"{again}: it names orders/CDC1.parquet, which is no data file"):
+        files.verified()

@@ -36,7 +36,7 @@ class SentWindow:
 
     def members(self) -> list[Any]:
         """The window as JSON."""
-        named = dict(sorted(self.tables.items())[:TABLES_MAX])
+        named = {name: self.tables[name] for name in sorted(self.tables.keys() - {OTHERS})[:TABLES_MAX]}
         others = summed({OTHERS: one} for name, one in self.tables.items() if name not in named)
         tables = [
             [*name, one.events, f"{one.total:016x}", f"{one.xor:016x}"] for name, one in {**named, **others}.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,7 @@ from tistream.arrays import Int64s, UInt64s
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, LimitReached, Unavailable
 from tistream.model.ids import TenantKey
+from tistream.model.ts import physical_ms
 from tistream.read.chosen_scope import ChosenScope
 from tistream.read.cursor import Place, Position
 from tistream.read.scan import Budget
@@ -33,9 +34,10 @@ from tistream_changefeed.sinks.storage.storage_feed import StorageFeed
 from tistream_changefeed.verify.compared_rows import ComparedRows, RowDifferences
 from tistream_changefeed.verify.file_events import FileEvents, FileReader, SentColumns
 from tistream_changefeed.verify.message_heads import Unreadable
-from tistream_changefeed.verify.windows import verified_windows
+from tistream_changefeed.verify.windows import only, verified_windows
 
 EVENTS_MAX = 2_000_000  # of one comparison, on both sides together
+_WINDOW_MS = 600_000  # that a window spans, except one that ends late because nothing was committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,9 @@ class FileComparison:
                     raise LimitReached("the range has too many events: compare a shorter one, or one table")
         results = {name: one.result() for name, one in sorted(found.items())}
         differences = [] if all(one.equal for one in results.values()) else self._named(results)
-        windows = compared(self._windows(), there.events(), self.ask.from_ts, self.ask.to_ts, self._only(results))
+        windows = compared(
+            self._windows(), there.events(), self.ask.from_ts, self.ask.to_ts, only(self.ask.table, results)
+        )
         return FeedVerification(
             changefeed_id=self.ask.changefeed_id,
             from_ts=str(self.ask.from_ts),
@@ -113,13 +117,6 @@ class FileComparison:
         if content is None:
             return ()
         return metadata.decode(content, self.tenant, self.ask.changefeed_id, where).windows
-
-    def _only(self, names: Iterable[Name]) -> Name | None:
-        """The one table that is compared, with its name as the upstream writes it; None: all tables."""
-        if self.ask.table is None:
-            return None
-        database, _, table = self.ask.table.partition(".")
-        return next(iter(names), (database, table))
 
     # ---- what the feed has to write
 
@@ -193,17 +190,28 @@ class FileComparison:
             yield from self._inside(name, level, key, events)
 
     def _windows_there(self) -> Iterator[_Piece]:
-        """The events in the directories of windows, from the newest back to the first that only has older events."""
+        """The events in the directories of windows, from the newest back to the first that only has older events. After
+        the checkpoint was moved back, windows overlap, so those before it that may reach into the range are read too.
+        """
+        most_ms = max(_WINDOW_MS, 2 * self.feed.target.flush_interval_ms)
+        older_ms, ended = physical_ms(self.ask.from_ts) - most_ms, False
         for window in sorted(self.root.names_below(f"{WINDOWS}/"), reverse=True):
-            start, content = window.partition("-")[0], self.root.content(manifest_key(f"{WINDOWS}/{window}"))
-            if content is None or not start.isdecimal() or int(start) >= self.ask.to_ts:
+            start = window.partition("-")[0]
+            if not start.isdecimal() or int(start) >= self.ask.to_ts:
+                continue
+            if ended and physical_ms(int(start)) < older_ms:
+                return
+            self._check_time("the files were not read in time")
+            content = self.root.content(manifest_key(f"{WINDOWS}/{window}"))
+            if content is None:
                 continue
             try:
                 through_ts, files = metadata.files_of(content)
             except ValueError as error:
                 raise InvalidRequest(f"{self.root.where}/{manifest_key(f'{WINDOWS}/{window}')}: {error}") from error
             if through_ts <= self.ask.from_ts:
-                return
+                ended = True
+                continue
             for file in files:
                 database, table, _, *levels, _ = file.split("/")
                 if self._asked_for((database, table)):

@@ -45,7 +45,7 @@ from tistream_changefeed.verify.kafka_range import KafkaRange
 from tistream_changefeed.verify.message_heads import MessageHead, MessageReader, ResolvedHead, Unreadable, reading
 from tistream_changefeed.verify.message_windows import MessageWindows, shard_windows
 from tistream_changefeed.verify.tables import TableComparison
-from tistream_changefeed.verify.windows import verified_windows
+from tistream_changefeed.verify.windows import only, verified_windows
 
 LONGEST_MS = 8_000  # less than the API server waits for the answer
 ANSWER_S = 4.0  # for each answer of the broker, and for the pool
@@ -181,8 +181,8 @@ class _Comparing:
             windows.add(one, head)
             self._check_room(found)
         tables, differences = found.tables(), found.differences()
-        only = None if self.ask.table is None or not tables else (tables[0].database, tables[0].table)
-        as_sent = windows.result(self.ask.from_ts, self.ask.to_ts, only)
+        of = only(self.ask.table, [(one.database, one.table) for one in tables])
+        as_sent = windows.result(self.ask.from_ts, self.ask.to_ts, of)
         return FeedVerification(
             changefeed_id=self.ask.changefeed_id,
             from_ts=str(self.ask.from_ts),

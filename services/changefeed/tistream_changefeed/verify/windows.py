@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from tistream.schema.visible import Name
 from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, VerifiedWindow
 from tistream_changefeed.fingerprints.windows import ComparedWindows
+
+
+def only(table: str | None, names: Iterable[Name]) -> Name | None:
+    """The one table that is compared if a request names `table`; None: all tables. `names`: those of which events were
+    looked for; they are written as the upstream writes them."""
+    if table is None:
+        return None
+    database, _, name = table.partition(".")
+    return next(iter(names), (database, name))
 
 
 def verified_windows(windows: ComparedWindows) -> list[VerifiedWindow]:

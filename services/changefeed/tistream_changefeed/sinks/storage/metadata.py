@@ -25,6 +25,7 @@ from tistream_changefeed.fingerprints import windows
 from tistream_changefeed.fingerprints.windows import SentWindow
 
 _VERSION = 1
+_LEVELS = 3  # at least, above a data file of a window: database, table, version
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,13 @@ def files_of(content: bytes) -> tuple[int, list[str]]:
     """Parse a manifest: its `through_ts` and its files. Raises ValueError if no feed has written it."""
     try:
         shown = json.loads(content)
-        return int(shown["through_ts"]), [str(one) for one in shown["files"]]
+        through_ts, files = int(shown["through_ts"]), [str(one) for one in shown["files"]]
     except (KeyError, TypeError) as error:
         raise ValueError("it is no manifest of a window") from error
+    for file in files:
+        if file.count("/") < _LEVELS:
+            raise ValueError(f"it names {file}, which is no data file of a table")
+    return through_ts, files
 
 
 def decode(content: bytes, tenant: TenantKey, feed_id: str, where: str) -> Metadata:

@@ -324,8 +324,29 @@ def test_a_feed_that_is_moved_back_writes_rows_again_into_new_files_window_by_wi
     assert json.loads(life.objects.get("metadata"))["checkpoint-ts"] == at
 
 
-def opened(life: Life, epoch: int, **order: Any) -> tuple[Shard, StorageSink]:
+def killed() -> None:
+    raise Killed
+
+
+def test_files_that_a_killed_holder_has_not_named_are_named_though_the_configuration_has_changed() -> None:
+    life, rows = Life(1), [(START + 1, 0)]
+    life.objects = objects = LateIndex()
+    shard, sink = opened(life, 1)
+    life.write(shard, sink, shard.send(life.placed(rows), 1, (), Position(START + 1)))
+    life.clock.advance(600)
+    objects.late = killed
+    with pytest.raises(Killed):
+        life.write(shard, sink, shard.send(NOTHING, 0, (), Position(START + 1)))
+    digits = replace(TARGET, layout=Layout(".json", index_digits=7))
+    with pytest.raises(FeedFailed, match=r"CDC0000001\.json: this file of the newest window is missing"):
+        opened(life, 2, target=digits)
+    by_window = replace(TARGET, layout=Layout(".json", index_digits=6, by_window=True))
+    opened(life, 2, target=by_window)
+    assert [rows for _, rows in indexed(objects)] == [rows]
+
+
+def opened(life: Life, epoch: int, *, target: StorageTarget = TARGET, **order: Any) -> tuple[Shard, StorageSink]:
     shard = Shard(replace(ORDER, fence=Fence(1, epoch), **order), life.rng)
-    sink = StorageSink(TARGET, SinkRoot(life.objects, TARGET.url, TARGET.layout), shard.order, life.clock)
+    sink = StorageSink(target, SinkRoot(life.objects, target.url, target.layout), shard.order, life.clock)
     life.write(shard, sink, shard.opened(*sink.open(), sink.where))
     return shard, sink

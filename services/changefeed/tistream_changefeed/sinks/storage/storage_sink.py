@@ -31,6 +31,7 @@ from tistream_changefeed.sinks.storage.metadata import Metadata, manifest
 from tistream_changefeed.sinks.storage.open_files import EndedFile, OpenFiles
 from tistream_changefeed.sinks.storage.paths import (
     METADATA,
+    WINDOWS,
     letter_key,
     manifest_key,
     table_directory,
@@ -80,6 +81,7 @@ class StorageSink:
         progresses.taken_over(found.progress, self._order.fence, self._order.start_ts, self.where)
         self._shown_ts, self._window_end, self._committed = found.shown_ts, found.window_end, found.progress
         self._sent = found.windows
+        self._check_there(found.files)
         self._name_files(found.files, found.progress)
         return found.progress, {}
 
@@ -227,20 +229,35 @@ class StorageSink:
         self._put_metadata(progress, files)
         self._name_files(files, progress)
         self._end, self._touched, self._tables = None, set(), {}
+        if self._target.layout.by_window:
+            self._numbers.clear()  # the directories of the next window are others
         self._commit(progress)
 
     def _name_files(self, files: Mapping[str, int], progress: Progress) -> None:
         """Name the data files of a window for readers, once it is committed with `progress`. `files`: the number of the
         last one of each directory."""
         layout = self._target.layout
-        if not layout.by_window:
+        if not any(directory.startswith(f"{WINDOWS}/") for directory in files):
             for directory, number in files.items():
                 self._root.put_index(directory, number, self._beaten)
-        elif files:
+        else:
             window = "/".join(next(iter(files)).split("/")[:2])
             keys = [layout.data_key(one, number + 1) for one, last in files.items() for number in range(last)]
             content = manifest(progress.at.low_ts, [key.removeprefix(f"{window}/") for key in keys])
             self._root.put_file(manifest_key(window), content, self._beaten)
+
+    def _check_there(self, files: Mapping[str, int]) -> None:
+        """Check that files that an earlier holder has put, and may not have named, have the names that this one would
+        write into index files. Raises FeedFailed if the feed was configured otherwise."""
+        for directory, number in files.items():
+            key = self._target.layout.data_key(directory, number)
+            if self._root.content(key) is None:
+                raise failed(
+                    "sink",
+                    f"{self.where}/{key}",
+                    "this file of the newest window is missing: if protocol or file-index-digit was changed, change it "
+                    "back, resume the changefeed, and change it again once the checkpoint has advanced",
+                )
 
     def _commit(self, progress: Progress) -> None:
         """Commit a progress whose rows are in files that index files name, and show readers its checkpoint."""

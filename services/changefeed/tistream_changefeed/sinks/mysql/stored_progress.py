@@ -9,6 +9,7 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.read import cursor as cursors
 from tistream.read.cursor import Position, Scope
+from tistream.schema.tidb.create_table import Dialect
 from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream.wire.bulk.changefeeds import SHARDS_MAX
 from tistream_changefeed.core import progress as records
@@ -27,6 +28,7 @@ from tistream_changefeed.sinks.mysql.target import (
 )
 
 _COLUMN_EXISTS = 1060
+_LOCK_WAIT_S = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,18 @@ def _create(target: MySqlTarget, server: MySqlServer) -> None:
     """Create the tables of the sink that do not exist, and add what those of an earlier release lack."""
     target.execute_all(TABLES if server.sync_retention_ms is None else (*TABLES, *SYNC_TABLES))
     if not target.rows(HAS_HOLDER):
+        # The writes of all feeds wait behind an ALTER TABLE that waits for an open transaction of another program.
+        limited = target.dialect is not Dialect.TIDB
+        if limited:
+            target.execute(f"SET SESSION lock_wait_timeout = {_LOCK_WAIT_S}")
         try:
             target.execute(ADD_HOLDER)
         except TargetFailed as error:
             if error.code != _COLUMN_EXISTS:  # another worker has added it meanwhile
                 raise
+        finally:
+            if limited:
+                target.execute("SET SESSION lock_wait_timeout = DEFAULT")
 
 
 def of_shards(target: MySqlTarget, server: MySqlServer, order: Order, shards: int) -> Mapping[int, Progress]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Position
+from tistream_changefeed.core.outgoing import Outgoing
 from tistream_changefeed.core.progress import Fence, Progress, encode, window_of
 from tistream_changefeed.fingerprints.fingerprint import Fingerprint, by_table, summed
 from tistream_changefeed.fingerprints.hashes import event_hashes
@@ -153,3 +154,13 @@ def test_of_many_windows_the_newest_are_kept() -> None:
     wide = SentWindow(1, 2, dict.fromkeys(names, Fingerprint(1, 1, 1)))
     assert len(newest([wide] * 20)) == 4
     assert newest([SentWindow(1, 2, dict.fromkeys((("d", str(n)) for n in range(900)), Fingerprint(1)))]) != []
+
+
+def test_chosen_messages_keep_the_hashes_of_their_events() -> None:
+    stamps, table = np.array([1, 2, 3]), np.array([0, 1, 1])
+    values = pa.array([b"a", b"b", b"c"], pa.large_binary())
+    hashes = event_hashes(stamps, (values,))
+    sent = Outgoing(("t",), table * 0, table * 0, None, values, stamps, table, None, hashes, NAMES)
+    chosen = sent.chosen(np.array([2, 0]))
+    assert [one.value for one in chosen.each()] == [b"c", b"a"]
+    assert chosen.fingerprints() == by_table(hashes[[2, 0]], table[[2, 0]], NAMES)

@@ -126,15 +126,18 @@ class Outgoing:
 
     def by_partition(self) -> Outgoing:
         """The same messages, sorted by topic and partition. Messages of one partition keep their order."""
-        order = np.lexsort((self.partition, self.topic))  # it is stable
+        return self.chosen(np.lexsort((self.partition, self.topic)))  # it is stable
+
+    def chosen(self, index: Int64s) -> Outgoing:
+        """The messages with these indexes, in their order."""
         return replace(
             self,
-            topic=self.topic[order],
-            partition=self.partition[order],
-            commit_ts=self.commit_ts[order],
-            shape=None if self.shape is None else self.shape[order],
-            at=self.places[order],
-            hashes=None if self.hashes is None else self.hashes[order],
+            topic=self.topic[index],
+            partition=self.partition[index],
+            commit_ts=self.commit_ts[index],
+            shape=None if self.shape is None else self.shape[index],
+            at=self.places[index],
+            hashes=None if self.hashes is None else self.hashes[index],
         ).in_order()
 
     def each(self) -> Iterator[SentMessage]:

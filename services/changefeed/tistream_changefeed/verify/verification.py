@@ -296,7 +296,7 @@ class _Comparing:
         messages = [
             replace(one, topic=topic)
             for encoded, at in chosen.values()
-            for one in encoded.framed(_taken(encoded.messages, at)).each()
+            for one in encoded.framed(encoded.messages.chosen(np.array(at, np.int64))).each()
         ]
         messages += self._pipeline().resolved(self.ask.to_ts, {topic: count})
         name = f"tistream-{self.tenant.cluster_id}-{self.tenant.tenant_id}-{self.ask.changefeed_id}-repair"
@@ -306,16 +306,3 @@ class _Comparing:
     def _check_room(self, found: Comparison) -> None:
         if len(found) > EVENTS_MAX:
             raise LimitReached(f"the range has more than {EVENTS_MAX} events: compare a shorter one, or one table")
-
-
-def _taken(messages: Outgoing, at: Sequence[int]) -> Outgoing:
-    """The messages with these indexes."""
-    index = np.array(at, np.int64)
-    return replace(
-        messages,
-        topic=messages.topic[index],
-        partition=messages.partition[index],
-        commit_ts=messages.commit_ts[index],
-        shape=None if messages.shape is None else messages.shape[index],
-        at=messages.places[index],
-    ).in_order()

@@ -5,11 +5,19 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from rocksdict import BlockBasedIndexType, DataBlockIndexType
 
-from support.backup_files import sst, sst_options
-from tistream.decode.mvcc.sst_table import TableEntries, TableMalformed, open_table
+from support.backup_files import sst, sst_options, varint
+from tistream.decode.mvcc.sst_table import (
+    GROUP_BYTES,
+    SstTable,
+    TableEntries,
+    TableMalformed,
+    block_places,
+    open_table,
+)
 
 Entries = list[tuple[bytes, bytes]]
 
@@ -77,3 +85,54 @@ def test_damage_is_refused_or_has_no_effect_outside_of_it() -> None:
                     read(bytes(damaged))
             except TableMalformed:
                 continue
+
+
+def index_of(places: list[tuple[int, int]]) -> bytes:
+    """An index block that names data blocks by offset and size, without compression."""
+    entries = b""
+    for offset, size in places:
+        place = varint(offset) + varint(size)
+        entries += b"\0\x09" + varint(len(place)) + b"k" + bytes(8) + place
+    return entries + bytes(4) + (1).to_bytes(4, "little")
+
+
+def table_of(blocks: list[bytes]) -> SstTable:
+    """A table of data blocks that end with their type of compression."""
+    body, places = b"", []
+    for block in blocks:
+        places.append((len(body), len(block) - 1))
+        body += block + bytes(4)
+    offsets, sizes = block_places(memoryview(index_of(places)), delta=False)
+    return SstTable(memoryview(body), offsets, sizes)
+
+
+def test_blocks_that_unpack_to_much_are_read_a_few_at_a_time() -> None:
+    rows, value = 4, bytes(8 << 20)
+    blocks = []
+    for row in range(rows):
+        key = bytes([97 + row]) + b"\x01" + bytes(7)
+        plain = b"\0" + varint(len(key)) + varint(len(value)) + key + value + bytes(4) + (1).to_bytes(4, "little")
+        blocks.append(varint(len(plain)) + pa.Codec("zstd").compress(plain).to_pybytes() + b"\x07")
+    assert sum(map(len, blocks)) < GROUP_BYTES
+    entries = TableEntries(table_of(blocks * 3), b"", b"")
+    assert len(entries.next(1)[0]) == 1
+    # The others of the first group are held, and no more than these.
+    assert entries.held_rows == 3
+    taken = 1
+    while count := len(entries.next(5)[0]):
+        taken += count
+    assert taken == 3 * rows
+
+
+def test_a_key_that_is_repeated_for_ever_is_refused() -> None:
+    key = b"k" * (1 << 16) + b"\x01" + bytes(7)
+    repeated = varint(len(key)) + b"\0\0"
+    plain = b"\0" + varint(len(key)) + b"\0" + key + repeated * 40_000 + bytes(4) + (1).to_bytes(4, "little")
+    with pytest.raises(TableMalformed, match="bytes of keys"):
+        TableEntries(table_of([plain + b"\0"]), b"", b"").next(1)
+
+
+def test_an_empty_block_is_malformed() -> None:
+    table = table_of([b"\0"])
+    with pytest.raises(TableMalformed):
+        TableEntries(table, b"", b"").next(1)

@@ -20,8 +20,10 @@ from tistream.decode.mvcc import sst_kernel
 MAGIC = (0x88E241B785F4CFF7).to_bytes(8, "little")  # the end of a block-based table
 FOOTER_BYTES = 53
 VERSIONS = range(2, 6)
-UNPACKED_MAX = 256 << 20  # of a block, and of a group
+UNPACKED_MAX = 128 << 20  # of a block
 GROUP_BYTES = 2 << 20  # packed blocks that are decoded at once
+UNPACKED_BYTES = 32 << 20  # the same blocks, unpacked: a group ends with the block that reaches this
+KEYS_MAX = 2 << 30  # of a group: a key that repeats the one before it has three bytes in a file
 _CODECS = {1: "snappy", 4: "lz4_raw", 5: "lz4_raw", 7: "zstd"}  # by RocksDB's number; 0: not compressed
 _CODEC_NAMES = (b"NoCompression", b"Snappy", b"LZ4", b"LZ4HC", b"ZSTD")
 _REFUSED = (b"rocksdb.range_del", b"rocksdb.range_del2", b"rocksdb.compression_dict")
@@ -87,7 +89,7 @@ def open_table(data: memoryview) -> SstTable | None:
     if (offsets < 0).any() or (sizes < 0).any() or (offsets + sizes + sst_kernel.CHECKSUM_BYTES > len(data)).any():
         raise TableMalformed("its index names blocks outside of the file")
     table = SstTable(data, offsets, sizes)
-    if len(table) and table.block(0)[-1] >> 4:  # the upper bits of the number of restart points
+    if len(table) and any(last >> 4 for last in table.block(0)[-1:]):  # the upper bits of the number of restart points
         return None
     return table
 
@@ -101,6 +103,11 @@ class TableEntries:
         self._next = max(0, bisect_left(range(len(table)), first, key=table.first_key) - 1)
         self._held: list[tuple[pa.Array, pa.Array]] = []
         self._rows = 0
+
+    @property
+    def held_rows(self) -> int:
+        """The number of decoded entries that no call has returned yet."""
+        return self._rows
 
     def next(self, count: int) -> tuple[pa.Array, pa.Array]:
         """Read up to `count` further entries. Returns their keys and values, as large_binary arrays. Raises
@@ -121,11 +128,13 @@ class TableEntries:
         return pa.concat_arrays(keys), pa.concat_arrays(values)
 
     def _read_group(self) -> None:
-        begin, size = self._next, 0
-        while self._next < len(self._table) and (self._next == begin or size < GROUP_BYTES):
-            size += int(self._table.sizes[self._next])
+        blocks, packed, unpacked = list[memoryview](), 0, 0
+        while self._next < len(self._table) and packed < GROUP_BYTES and unpacked < UNPACKED_BYTES:
+            blocks.append(self._table.block(self._next))
+            packed += int(self._table.sizes[self._next])
+            unpacked += len(blocks[-1])
             self._next += 1
-        keys, values = decoded([self._table.block(number) for number in range(begin, self._next)])
+        keys, values = decoded(blocks)
         start = _position(keys, self._first)
         end = _position(keys, self._last) if self._last else len(keys)
         if end < len(keys):
@@ -140,13 +149,13 @@ def decoded(blocks: list[memoryview]) -> tuple[pa.Array, pa.Array]:
     TableMalformed."""
     lengths = np.array([len(block) for block in blocks], np.int64)
     ends = np.cumsum(lengths)
-    if ends[-1] > UNPACKED_MAX:
-        raise TableMalformed(f"a group of blocks unpacks to {ends[-1]} bytes")
     data = np.frombuffer(b"".join(blocks), np.uint8)
     totals = np.zeros(4, np.int64)
     if status := sst_kernel.measure_blocks(data, ends - lengths, ends, totals):
         raise TableMalformed(f"block {status - 1} of a group is malformed")
     rows, key_bytes, value_bytes, longest = totals.tolist()
+    if key_bytes > KEYS_MAX:
+        raise TableMalformed(f"a group of blocks has {key_bytes} bytes of keys; no more than {KEYS_MAX} are read")
     key_offsets, value_offsets = np.zeros((2, rows + 1), np.int64)
     keys, values, scratch = (np.empty(size, np.uint8) for size in (key_bytes, value_bytes, longest))
     if status := sst_kernel.copy_entries(data, ends - lengths, ends, scratch, key_offsets, keys, value_offsets, values):

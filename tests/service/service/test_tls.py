@@ -105,7 +105,7 @@ def served(monkeypatch: pytest.MonkeyPatch, tls: TlsSettings, **settings: object
         return servers[-1]
 
     monkeypatch.setattr(serving, "_Server", new_server)
-    monkeypatch.setattr(serving, "_TICKS_A_LOOK", 2)
+    monkeypatch.setattr(serving, "_SECONDS_A_LOOK", 1)
     thread = start_thread("echo", lambda: serving.serve(app, own))
     try:
         eventually(lambda: servers and servers[0].started)

@@ -29,6 +29,9 @@ START = str(EVERYTHING.snapshot_ts)
 FUTURE = str(4_102_444_800_000 << 18)  # the year 2100; the same in every process that collects tests
 
 
+# Each test that makes tenants has a cluster of its own. No test makes one in cluster 8.
+
+
 @pytest.fixture(scope="module")
 def events(loaded: Consumer) -> list[dict[str, Any]]:
     return loaded.pull(until_ts=EVERYTHING.end_ts, start_ts=EVERYTHING.snapshot_ts, limit=100_000)
@@ -234,44 +237,45 @@ def test_the_command_tells_how_long_rows_are_kept(up: Platform, capsys: pytest.C
     client = ApiClient(up.api.url)
 
     def told() -> dict[str, str | None]:
-        listed = client.call("GET", "/v1/clusters/8/tenants")["tenants"]
+        listed = client.call("GET", "/v1/clusters/10/tenants")["tenants"]
         return {tenant["tenant_id"]: tenant["retention_ms"] for tenant in listed}
 
-    create_tenant(client, "8", "kept", "36h")
-    create_tenant(client, "8", "usual")
+    create_tenant(client, "10", "kept", "36h")
+    create_tenant(client, "10", "usual")
     assert told() == {"kept": "129600000", "usual": None}
-    set_retention(client, "8", "kept", "7d")
+    set_retention(client, "10", "kept", "7d")
     assert told()["kept"] == "604800000"
-    set_retention(client, "8", "kept", "forever")
+    set_retention(client, "10", "kept", "forever")
     assert told()["kept"] is None
     printed = capsys.readouterr().out.splitlines()
-    assert printed[-2:] == ["rows of tenant 8/kept are kept for 7d", "rows of tenant 8/kept are kept for ever"]
+    assert printed[-2:] == ["rows of tenant 10/kept are kept for 7d", "rows of tenant 10/kept are kept for ever"]
     for bad, why in (("1m", "an hour"), ("7 weeks", "7d"), ("99999d", "100 years")):
         with pytest.raises(CliError, match=why):
-            set_retention(client, "8", "kept", bad)
+            set_retention(client, "10", "kept", bad)
     with pytest.raises(CliError, match="nobody"):
-        set_retention(client, "8", "nobody", "7d")
+        set_retention(client, "10", "nobody", "7d")
 
 
 def test_a_key_is_forwarded_and_refused_where_objects_are_files(up: Platform, loaded: Consumer) -> None:
-    put, url = loaded.client.put, f"{up.api.url}/v1/clusters/9/tenants/new/encryption"
+    put, url = loaded.client.put, f"{up.api.url}/v1/clusters/11/tenants/new/encryption"
+    client = ApiClient(up.api.url)
+    create_tenant(client, "11", "new")
     assert put(url, json={"kms_key_id": None}).json()["kms_key_id"] is None
     for body in (b"", b"{}", b'{"kms_key_id":5}', b'{"kms_key_id":"a b"}', b'{"kms_key_id":"arn:aws:kms:1"}'):
         refused = put(url, content=body)
         assert (refused.status_code, refused.headers["content-type"]) == (400, PROBLEM), body
     assert put(url.replace("/new/", "/nobody/"), json={"kms_key_id": None}).status_code == 404
     assert put(url, params={"x": "1"}, json={"kms_key_id": None}).status_code == 400
-    client = ApiClient(up.api.url)
     with pytest.raises(CliError, match="is not S3, so it has no keys of tenants"):
-        create_tenant(client, "8", "keyed", kms_key="alias/acme")
+        create_tenant(client, "11", "keyed", kms_key="alias/acme")
     with pytest.raises(CliError, match="is not S3, so it has no keys of tenants"):
-        set_key(client, "9", "new", "alias/acme")
-    set_key(client, "9", "new", "none")
+        set_key(client, "11", "new", "alias/acme")
+    set_key(client, "11", "new", "none")
 
 
 def test_the_command_waits_until_a_tenant_can_be_pulled(up: Platform, capsys: pytest.CaptureFixture[str]) -> None:
-    client, tenant = ApiClient(up.api.url), TenantKey("8", "waited-for")
-    create_tenant(client, "8", "waited-for")
+    client, tenant = ApiClient(up.api.url), TenantKey("12", "waited-for")
+    create_tenant(client, "12", "waited-for")
     slept = []
 
     def sleep(seconds: float) -> None:
@@ -280,11 +284,11 @@ def test_the_command_waits_until_a_tenant_can_be_pulled(up: Platform, capsys: py
             up.put(Delivery(0, layout.schema_snap(tenant), EVERYTHING.schema_snap.data))
         time.sleep(seconds)
 
-    wait_for_snapshot(client, "8", "waited-for", sleep)
+    wait_for_snapshot(client, "12", "waited-for", sleep)
     said = capsys.readouterr()
     assert said.err.startswith("waiting: schema_snap has not come")
     assert said.out.endswith("can be pulled\n")
-    (line,) = client.lines(changes_path("8", "waited-for", None, None), {"start_ts": START})
+    (line,) = client.lines(changes_path("12", "waited-for", None, None), {"start_ts": START})
     assert json.loads(line)["type"] == "resolved"
 
 

@@ -156,6 +156,12 @@ def named() -> str:
 
 
 @functools.cache
+def table_spans() -> tuple[KeySpan, ...]:
+    """The record spans of the table's physical ids."""
+    return tuple(record_span(table_id) for table_id in sorted(a_table().head.physical_ids))
+
+
+@functools.cache
 def later() -> int:
     return next(ts for ts in commit_timestamps(NAME) if ts > made().t0 + (made().set_.end_ts - made().t0) // 4)
 
@@ -176,13 +182,94 @@ def listed(consumer: Consumer) -> dict[str, str | None]:
     return {one["name"]: one["base_ts"] for one in tables}
 
 
-def test_before_a_backfill_a_snapshot_is_refused_with_the_way_out(loaded: Consumer) -> None:
-    for query in ("now", str(made().set_.end_ts)):
-        found = problem(ask(loaded, "GET", f"{table_path(a_table())}/changes?snapshot={query}"), 409, "not-complete")
+# The tenant has one history, and each step continues it. A test asks for the step whose answers it checks, and pytest
+# takes the steps before it first, so the tests may run in any order.
+
+
+@dataclass(frozen=True)
+class Before:
+    """Answers while the tenant had no backfill."""
+
+    snapshots: Sequence[httpx.Response]
+    base_ts: str | None
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """Answers while chunks of the table were pushed: to the order, to the same again, and about the backfill without a
+    plan, without chunks, and finished."""
+
+    started: httpx.Response
+    again: httpx.Response
+    unplanned: Line
+    planned: Line
+    finished: Line
+    rows: int
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """Answers to two calls that cancel a backfill of all tables, and the list of backfills after them."""
+
+    calls: Sequence[httpx.Response]
+    backfills: Sequence[Line]
+    base_ts: str | None
+
+
+@pytest.fixture(scope="module")
+def before(loaded: Consumer) -> Before:
+    changes = f"{table_path(a_table())}/changes"
+    snapshots = [ask(loaded, "GET", f"{changes}?snapshot={query}") for query in ("now", made().set_.end_ts)]
+    return Before(snapshots, listed(loaded)[a_table().head.name])
+
+
+@pytest.fixture(scope="module")
+def pushed(up: Platform, loaded: Consumer, before: Before) -> Pushed:
+    order = {"source": {"kind": "push"}, "tables": [named()]}
+    started, again = (ask(loaded, "POST", BACKFILLS, order) for _ in range(2))
+    tenant, backfill_id = made().set_.tenant, started.json()["backfill_id"]
+    one = f"{BACKFILLS}/{backfill_id}"
+    unplanned = ask(loaded, "GET", one).json()
+    spans = table_spans()
+    up.world.objects.put(layout.backfill_plan(tenant, backfill_id), encode_plan(ChunkPlan(spans, made().t0)))
+    planned = ask(loaded, "GET", one).json()
+    rows = [made().chunk_rows(span, later(), with_commit_ts=False) for span in spans]
+    for number, (span, chunk) in enumerate(zip(spans, rows, strict=True)):
+        body = write_chunk([chunk], ChunkId(tenant, backfill_id, number), span, later())
+        up.world.objects.put(layout.base_chunk(tenant, backfill_id, number), body)
+    eventually(lambda: ask(loaded, "GET", one).json()["state"] == "finished")
+    eventually(lambda: listed(loaded)[a_table().head.name] == str(later()))
+    finished = ask(loaded, "GET", one).json()
+    return Pushed(started, again, unplanned, planned, finished, sum(chunk.num_rows for chunk in rows))
+
+
+@pytest.fixture(scope="module")
+def cancelled(loaded: Consumer, pushed: Pushed) -> Cancelled:
+    order = {"source": {"kind": "push"}, "tables": ["*.*"]}
+    backfill_id = ask(loaded, "POST", BACKFILLS, order).json()["backfill_id"]
+    calls = [ask(loaded, "DELETE", f"{BACKFILLS}/{backfill_id}") for _ in range(2)]
+    backfills = ask(loaded, "GET", BACKFILLS).json()["backfills"]
+    return Cancelled(calls, backfills, listed(loaded)[a_table().head.name])
+
+
+@pytest.fixture(scope="module")
+def backed_up(loaded: Consumer, backup: str, cancelled: Cancelled) -> Line:
+    """The backfill of all tables from the full backup, when it has ended and the API knows every table's base_ts."""
+    order = {"source": {"kind": "br-full", "url": backup}, "tables": ["*.*"]}
+    one = f"{BACKFILLS}/{ask(loaded, 'POST', BACKFILLS, order).json()['backfill_id']}"
+    eventually(lambda: ask(loaded, "GET", one).json()["state"] != "running")
+    eventually(lambda: None not in listed(loaded).values())
+    found: Line = ask(loaded, "GET", one).json()
+    return found
+
+
+def test_before_a_backfill_a_snapshot_is_refused_with_the_way_out(before: Before) -> None:
+    for answer in before.snapshots:
+        found = problem(answer, 409, "not-complete")
         assert (found["table"], found["base_ts"]) == (named(), None)
         assert found["progress"] == {"known_parts": 0, "missing_parts": len(a_table().head.physical_ids)}
         assert "run a backfill of it" in found["detail"]
-    assert listed(loaded)[a_table().head.name] is None
+    assert before.base_ts is None
 
 
 @pytest.mark.parametrize(
@@ -232,30 +319,17 @@ def test_an_order_that_cannot_be_carried_out_is_refused(
     assert reason in problem(ask(loaded, "POST", BACKFILLS, body), status, kind)["detail"]
 
 
-def test_chunks_that_are_pushed_make_a_table_complete_from_their_ts_on(up: Platform, loaded: Consumer) -> None:
-    order = {"source": {"kind": "push"}, "tables": [named()]}
-    started = ask(loaded, "POST", BACKFILLS, order)
-    assert started.status_code == 202
-    one = f"{BACKFILLS}/{started.json()['backfill_id']}"
-    assert ask(loaded, "POST", BACKFILLS, order).json() == started.json()
-    info = ask(loaded, "GET", one).json()
+def test_chunks_that_are_pushed_make_a_table_complete_from_their_ts_on(loaded: Consumer, pushed: Pushed) -> None:
+    assert pushed.started.status_code == 202
+    assert pushed.again.json() == pushed.started.json()
+    info, chunks = pushed.unplanned, len(table_spans())
     assert (info["state"], info["reason"], info["tables"]) == ("running", "no plan was pushed yet", [])
-    tenant, backfill_id = made().set_.tenant, info["backfill_id"]
-    spans = tuple(record_span(table_id) for table_id in sorted(a_table().head.physical_ids))
-    up.world.objects.put(layout.backfill_plan(tenant, backfill_id), encode_plan(ChunkPlan(spans, made().t0)))
-    waiting = ask(loaded, "GET", one).json()["tables"]
-    (table,) = waiting
-    assert (table["chunks_done"], table["chunks"], table["base_ts"]) == (0, len(spans), None)
-    assert table["held_by"] == f"{len(spans)} of {len(spans)} chunks are not written yet; the first is 0"
-    rows = [made().chunk_rows(span, later(), with_commit_ts=False) for span in spans]
-    for number, (span, chunk) in enumerate(zip(spans, rows, strict=True)):
-        body = write_chunk([chunk], ChunkId(tenant, backfill_id, number), span, later())
-        up.world.objects.put(layout.base_chunk(tenant, backfill_id, number), body)
-    eventually(lambda: ask(loaded, "GET", one).json()["state"] == "finished")
-    eventually(lambda: listed(loaded)[a_table().head.name] == str(later()))
-    (table,) = ask(loaded, "GET", one).json()["tables"]
-    assert table["rows"] == sum(chunk.num_rows for chunk in rows)
-    assert (table["chunks_done"], table["base_ts"], table["held_by"]) == (len(spans), str(later()), None)
+    (table,) = pushed.planned["tables"]
+    assert (table["chunks_done"], table["chunks"], table["base_ts"]) == (0, chunks, None)
+    assert table["held_by"] == f"{chunks} of {chunks} chunks are not written yet; the first is 0"
+    (table,) = pushed.finished["tables"]
+    assert table["rows"] == pushed.rows
+    assert (table["chunks_done"], table["base_ts"], table["held_by"]) == (chunks, str(later()), None)
     found = problem(ask(loaded, "GET", f"{table_path(a_table())}/changes?snapshot={later() - 1}"), 409, "not-complete")
     assert found["base_ts"] == str(later())
     lines = pulled(loaded, f"{table_path(a_table())}/changes?snapshot={later()}")
@@ -263,28 +337,21 @@ def test_chunks_that_are_pushed_make_a_table_complete_from_their_ts_on(up: Platf
     assert lines[1]["commit_ts"] is None or int(lines[1]["commit_ts"]) <= later()
 
 
-def test_a_cancelled_backfill_keeps_what_was_taken(loaded: Consumer) -> None:
-    order = {"source": {"kind": "push"}, "tables": ["*.*"]}
-    backfill_id = ask(loaded, "POST", BACKFILLS, order).json()["backfill_id"]
-    for _ in range(2):
-        cancelled = ask(loaded, "DELETE", f"{BACKFILLS}/{backfill_id}")
-        assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
-    found = ask(loaded, "GET", BACKFILLS).json()["backfills"]
-    assert [one["state"] for one in found][:2] == ["cancelled", "finished"]
-    assert found[0]["ended_ms"] is not None
-    finished = found[1]["backfill_id"]
-    problem(ask(loaded, "DELETE", f"{BACKFILLS}/{finished}"), 409, "already-differs")
+def test_a_cancelled_backfill_keeps_what_was_taken(loaded: Consumer, cancelled: Cancelled) -> None:
+    for answer in cancelled.calls:
+        assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+    assert [one["state"] for one in cancelled.backfills] == ["cancelled", "finished"]
+    newest, finished = cancelled.backfills
+    assert newest["ended_ms"] is not None
+    problem(ask(loaded, "DELETE", f"{BACKFILLS}/{finished['backfill_id']}"), 409, "already-differs")
     for name in ("b999", "..%2F..", "x"):
         assert ask(loaded, "DELETE", f"{BACKFILLS}/{name}").status_code == 404
         assert ask(loaded, "GET", f"{BACKFILLS}/{name}").status_code == 404
-    assert listed(loaded)[a_table().head.name] == str(later())
+    assert cancelled.base_ts == str(later())
 
 
-def test_a_full_backup_makes_every_table_complete(loaded: Consumer, backup: str) -> None:
-    order = {"source": {"kind": "br-full", "url": backup}, "tables": ["*.*"]}
-    backfill_id = ask(loaded, "POST", BACKFILLS, order).json()["backfill_id"]
-    eventually(lambda: ask(loaded, "GET", f"{BACKFILLS}/{backfill_id}").json()["state"] != "running")
-    info = ask(loaded, "GET", f"{BACKFILLS}/{backfill_id}").json()
+def test_a_full_backup_makes_every_table_complete(loaded: Consumer, backed_up: Line) -> None:
+    info = backed_up
     assert (info["state"], info["reason"], info["asked"]) == ("finished", None, ["*.*"])
     by_name = {(one["database"], one["table"]): one for one in info["tables"]}
     state = made().state(made().t0)
@@ -298,10 +365,10 @@ def test_a_full_backup_makes_every_table_complete(loaded: Consumer, backup: str)
         assert table["chunks_done"] == table["chunks"] >= len(version.head.physical_ids)
         expected = later() if version.head.id == a_table().head.id else made().t0
         assert (table["base_ts"], table["held_by"]) == (str(expected), None), table
-    eventually(lambda: None not in listed(loaded).values())
     assert listed(loaded)[a_table().head.name] == str(later()), "the newer base counts, never the older one"
 
 
+@pytest.mark.usefixtures("backed_up")
 def test_a_snapshot_and_the_changes_above_it_are_what_select_shows(loaded: Consumer) -> None:
     """Rows at S for each scope, page by page, and then the events: together the rows at the end."""
     plain = point_world(NAME)
@@ -340,6 +407,7 @@ def test_a_snapshot_and_the_changes_above_it_are_what_select_shows(loaded: Consu
         assert all(int(one["commit_ts"]) > ts for one in events)
 
 
+@pytest.mark.usefixtures("backed_up")
 def test_the_command_runs_lists_and_cancels_and_pulls_a_snapshot(loaded: Consumer, backup: str) -> None:
     tenant = ["--cluster", "7", "--tenant", "acme", "--url", loaded.url]
 

@@ -20,7 +20,12 @@ from tistream_cli.platform.local_kafka import LocalKafka
 
 @pytest.fixture(scope="module")
 def topic(broker: LocalKafka) -> ShopTopic:
-    written = ShopTopic(broker.address, "shop", seed=7)
+    """A topic that nothing changes."""
+    return shop_topic(broker, "shop")
+
+
+def shop_topic(broker: LocalKafka, name: str) -> ShopTopic:
+    written = ShopTopic(broker.address, name, seed=7)
     written.begin()
     written.transactions(60)
     return written
@@ -89,7 +94,8 @@ def test_a_file_has_each_event_once_and_in_order_after_kills(topic: ShopTopic, t
     assert replayed(lines(path)) == (topic.orders, topic.log)
 
 
-def test_a_server_has_what_the_topic_says_after_kills(topic: ShopTopic, mariadb: MariaDb, tmp_path: Path) -> None:
+def test_a_server_has_what_the_topic_says_after_kills(broker: LocalKafka, mariadb: MariaDb, tmp_path: Path) -> None:
+    topic = shop_topic(broker, "shop-grows")
     for name in ("shop", "tistream"):
         mariadb.run(f"DROP DATABASE IF EXISTS `{name}`")
     mariadb.run("CREATE DATABASE tistream")

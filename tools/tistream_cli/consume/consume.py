@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from tistream.consume.consumer import FeedConsumer, Target
 from tistream.consume.kafka_topics import KafkaTopics
@@ -16,6 +14,7 @@ from tistream.consume.mysql_target import MySqlRows
 from tistream.consume.ndjson_target import NdjsonFile, NdjsonStream
 from tistream.consume.source_url import SourceUrl, parse_source_url
 from tistream.errors import TiStreamError
+from tistream.service.signals import stop_signals
 from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream.targets.mysql_url import parse_mysql_url
 from tistream_client.cli.errors import CliError
@@ -43,9 +42,9 @@ def run_consume(options: ConsumeOptions) -> None:
     password = None if options.password_file is None else _text(options.password_file, "--password-file")
     try:
         source = parse_source_url(options.source, password)
-        with _target(options, source) as target, _topics(source, options.topics) as topics, _stop() as stopped:
+        with _target(options, source) as target, _topics(source, options.topics) as topics, stop_signals() as stopped:
             consumer = FeedConsumer(topics, source.decode, target, repeats=options.repeats)
-            while not stopped() and (options.until is None or consumer.ts < options.until):
+            while not stopped.is_set() and (options.until is None or consumer.ts < options.until):
                 consumer.step()
     except (TiStreamError, TargetFailed) as error:
         raise CliError(str(error)) from error
@@ -86,23 +85,6 @@ def _target(options: ConsumeOptions, source: SourceUrl) -> Iterator[Target]:
             raise CliError(f"--into: {error}; or use {_NDJSON} or {_NDJSON}:FILE") from None
         with MySqlTarget(url) as server:
             yield MySqlRows(server, options.name or source.topic)
-
-
-@contextmanager
-def _stop() -> Iterator[Callable[[], bool]]:
-    """Catch SIGTERM and Ctrl-C during a `with` block, so that the caller can finish what it is writing. Yields a
-    function that returns whether a signal has arrived."""
-    signals: list[int] = []
-
-    def remember(number: int, _: FrameType | None) -> None:
-        signals.append(number)
-
-    before = {one: signal.signal(one, remember) for one in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield lambda: bool(signals)
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 def _text(path: Path, option: str) -> str:

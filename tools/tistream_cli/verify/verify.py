@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import sys
 import threading
 import traceback
@@ -20,6 +19,7 @@ from tistream.clock import Clock, SystemClock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
+from tistream.service.signals import stop_signals
 from tistream_cli.verify.readers import PageReader, ScopeReader, StreamReader, TenantPager, Watched
 from tistream_cli.verify.truth import TruthFile, TruthReader
 from tistream_client.cli.api_client import ApiClient, changes_path
@@ -90,11 +90,9 @@ def run_verify(options: VerifyOptions) -> None:
 
 def _judge(options: VerifyOptions) -> None:
     _check_names(options)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     console = Console(file=sys.stderr)
-    outcome = Verification(options, SystemClock(), stop).run(console.print)
+    with stop_signals() as stop:
+        outcome = Verification(options, SystemClock(), stop).run(console.print)
     if options.as_json:
         sys.stdout.buffer.write(orjson.dumps(outcome.report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     else:

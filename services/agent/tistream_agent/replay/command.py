@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -37,15 +36,13 @@ def replay(
 ) -> None:
     """Write the changes of a tenant of RawKV into another TiKV cluster: at least once, in order for each key."""
     from tistream.errors import TiStreamError
+    from tistream.service.signals import stop_signals
     from tistream_agent.replay.raw_writer import Stopping
 
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+    of, tls = (cluster, tenant, keyspace), (ca, cert, key)
     try:
-        _run(
-            stopped, (cluster, tenant, keyspace), to_tikv, (ca, cert, key), url, state, start_ts, until_ts, concurrency
-        )
+        with stop_signals() as stopped:
+            _run(stopped, of, to_tikv, tls, url, state, start_ts, until_ts, concurrency)
     except Stopping:
         return
     except TiStreamError as error:

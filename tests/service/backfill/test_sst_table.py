@@ -106,7 +106,7 @@ def table_of(blocks: list[bytes]) -> SstTable:
     return SstTable(memoryview(body), offsets, sizes)
 
 
-def test_blocks_that_unpack_to_much_are_read_a_few_at_a_time() -> None:
+def test_blocks_that_unpack_to_much_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, value = 4, bytes(8 << 20)
     blocks = []
     for row in range(rows):
@@ -114,10 +114,15 @@ def test_blocks_that_unpack_to_much_are_read_a_few_at_a_time() -> None:
         plain = b"\0" + varint(len(key)) + varint(len(value)) + key + value + bytes(4) + (1).to_bytes(4, "little")
         blocks.append(varint(len(plain)) + pa.Codec("zstd").compress(plain).to_pybytes() + b"\x07")
     assert sum(map(len, blocks)) < GROUP_BYTES
-    entries = TableEntries(table_of(blocks * 3), b"", b"")
+    entries, unpacked, block = TableEntries(table_of(blocks * 3), b"", b""), list[int](), SstTable.block
+
+    def counted(table: SstTable, number: int) -> memoryview:
+        unpacked.append(number)
+        return block(table, number)
+
+    monkeypatch.setattr(SstTable, "block", counted)
     assert len(entries.next(1)[0]) == 1
-    # The others of the first group are held, and no more than these.
-    assert entries.held_rows == 3
+    assert unpacked == [0, 1, 2, 3]  # 32 MiB
     taken = 1
     while count := len(entries.next(5)[0]):
         taken += count

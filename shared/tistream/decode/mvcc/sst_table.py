@@ -20,7 +20,7 @@ from tistream.decode.mvcc import sst_kernel
 MAGIC = (0x88E241B785F4CFF7).to_bytes(8, "little")  # the end of a block-based table
 FOOTER_BYTES = 53
 VERSIONS = range(2, 6)
-UNPACKED_MAX = 128 << 20  # of a block
+UNPACKED_MAX = 256 << 20  # of a block
 GROUP_BYTES = 2 << 20  # packed blocks that are decoded at once
 UNPACKED_BYTES = 32 << 20  # the same blocks, unpacked: a group ends with the block that reaches this
 KEYS_MAX = 2 << 30  # of a group: a key that repeats the one before it has three bytes in a file
@@ -103,11 +103,6 @@ class TableEntries:
         self._next = max(0, bisect_left(range(len(table)), first, key=table.first_key) - 1)
         self._held: list[tuple[pa.Array, pa.Array]] = []
         self._rows = 0
-
-    @property
-    def held_rows(self) -> int:
-        """The number of decoded entries that no call has returned yet."""
-        return self._rows
 
     def next(self, count: int) -> tuple[pa.Array, pa.Array]:
         """Read up to `count` further entries. Returns their keys and values, as large_binary arrays. Raises

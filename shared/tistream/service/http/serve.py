@@ -85,10 +85,10 @@ class _Server(uvicorn.Server):
         self._stopping = app.state.stopping
         self._peers: PeerClients | None = app.state.peers
         self._limit_seconds = limit_seconds
-        self._wake: Callable[[], object] = bool  # of main_loop, once it runs
+        self._wake: Callable[[], object] = lambda: None  # until main_loop runs
 
     async def main_loop(self) -> None:
-        """Called by uvicorn. Returns after a signal. Calls on_tick each second."""
+        """Called by uvicorn. Calls on_tick each second, and at once after a signal, until it returns True."""
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         self._wake = lambda: loop.call_soon_threadsafe(woken.set)
         for second in count():

@@ -161,7 +161,7 @@ class Transport:
                 for piece in got.iter_bytes():
                     body += piece
                 return _answer(got, body)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, OSError) as error:  # OSError: in asyncio httpx passes on errors of TLS
             return _lost(error, isinstance(error, httpx.ConnectError | httpx.ConnectTimeout))
 
 
@@ -221,7 +221,7 @@ class AsyncTransport:
                 async for piece in got.aiter_bytes():
                     body += piece
                 return _answer(got, body)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, OSError) as error:  # OSError: in asyncio httpx passes on errors of TLS
             return _lost(error, isinstance(error, httpx.ConnectError | httpx.ConnectTimeout))
 
 

@@ -3,7 +3,6 @@ decided without I/O."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -13,16 +12,20 @@ from typing import Any
 import tistream_client
 from tistream_client.cli import trust
 from tistream_client.cli.api_client import ApiClient, tenant_path
-from tistream_client.cli.errors import CliError
-from tistream_client.cli.output import json_wanted, print_table, show_document
+from tistream_client.cli.errors import TOKEN_FILE, CliError, Refused
+from tistream_client.cli.output import cell, json_wanted, print_table, show_document
 from tistream_client.cli.times import now_ms, shown_seconds
 from tistream_client.cli.wire import FAILURES, Server
+from tistream_client.core.asking import document_of
+from tistream_client.core.errors import Forbidden, Unauthenticated
 from tistream_client.core.steps import Answer
 
 OK, WARNING, WRONG, UNKNOWN = "ok", "warning", "wrong", "unknown"
 _SKEW_S = 2.0  # the Date header has whole seconds
 _LATE_S = 60.0
 _REACH_S = 2.0
+_TOKEN_DO = f"`tistream --token-file FILE doctor` or {TOKEN_FILE} names a file with a valid token"
+_SHOWN = 80
 _ROLES = ("dispatcher", "sorter", "schema", "api")
 
 
@@ -80,12 +83,32 @@ def role_findings(nodes: list[Mapping[str, Any]]) -> Iterator[Finding]:
             yield Finding(node["node_id"], WRONG, seen, f"look at the process behind {node['url']}, and at its log")
 
 
+def api_finding(url: str, health: Answer) -> Finding:
+    """Judge an API server by its answer to /healthz."""
+    version = document_of(health).get("version")
+    if version is None:
+        do = "is --url that of a TiStream API server, and not of a proxy's page? tistream context list"
+        return Finding("api", WRONG, f"{url} answers, but not as TiStream does: {_begin_of(health)}", do)
+    return Finding("api", OK, f"{url} answers, version {version}")
+
+
+def refused_finding(what: str, error: CliError, do: str) -> Finding:
+    """What a failed call says about `what`: nothing, if the token does not grant the call."""
+    if isinstance(error, Refused) and isinstance(error.refusal, Forbidden):
+        return Finding(what, UNKNOWN, f"not looked at: {error}")
+    return Finding(what, WRONG, str(error), do)
+
+
 def node_finding(name: str, health: Answer, ready: Answer, version: str) -> Finding:
     """Judge a node by its answers to /healthz and /readyz."""
     if ready.status >= 400:
-        seen = f"{ready.status}: {json.loads(ready.body).get('detail', '')}"
+        seen = f"{ready.status}: {document_of(ready).get('detail') or _begin_of(ready)}"
         return Finding(name, WRONG, seen, f"the log of {name} has more")
-    return version_finding(name, str(json.loads(health.body).get("version")), version)
+    own = document_of(health).get("version")
+    if own is None:
+        do = f"does a proxy answer instead of {name}? Its address is in `tistream node list`"
+        return Finding(name, UNKNOWN, f"its answer is not of TiStream: {_begin_of(health)}", do)
+    return version_finding(name, str(own), version)
 
 
 def silent_findings(silent: list[Mapping[str, Any]], asked: int) -> Iterator[Finding]:
@@ -122,38 +145,61 @@ def _look(client: ApiClient, tenant: tuple[str, str] | None) -> Iterator[Finding
     except CliError as error:
         yield Finding("api", WRONG, str(error), "is --url right, and the API server up? tistream context list")
         return
-    version = str(json.loads(health.body).get("version", "unknown"))
-    yield Finding("api", OK, f"{client.url} answers, version {version}")
+    api = api_finding(client.url, health)
+    yield api
+    if api.state != OK:
+        return
+    version = str(document_of(health)["version"])
     yield version_finding("this client", tistream_client.__version__, version)
     yield clock_finding("clock of the api", health.headers.get("date"), now_ms())
-    yield _asked(client, "services of pulls", "/readyz", "all were ready", "start what the text names")
-    yield _asked(client, "meta and its database", "/v1/owner", "a meta server is the owner",
-                 "look at the meta servers' logs, and whether they reach their database")  # fmt: skip
-    yield from _nodes(client, version)
-    if tenant is not None:
-        name = f"tenant {'/'.join(tenant)}"
-        try:
-            yield tenant_finding(name, client.call("GET", tenant_path(*tenant, "status")))
-            client.call("GET", tenant_path(*tenant, "databases"))
-            yield Finding("object store", OK, "the API has read the tenant's objects")
-        except CliError as error:
-            yield Finding(name, WRONG, str(error), "see tistream tenant list, and the logs of the API server")
+    try:
+        yield _asked(client, "services of pulls", "/readyz", "all were ready", "start what the text names")
+        yield _asked(client, "meta and its database", "/v1/owner", "a meta server is the owner",
+                     "look at the meta servers' logs, and whether they reach their database")  # fmt: skip
+        yield from _nodes(client, version)
+        if tenant is not None:
+            yield from _tenant(client, tenant)
+    except _NoToken as error:
+        yield Finding("token", WRONG, str(error), _TOKEN_DO)
+
+
+class _NoToken(Exception):
+    """The token is missing or not valid, so the API answers no call."""
 
 
 def _asked(client: ApiClient, what: str, path: str, seen: str, do: str) -> Finding:
     try:
-        client.call("GET", path)
+        _called(client, path)
     except CliError as error:
-        refused = "token" in str(error)  # an operator's call, which most tokens do not grant
-        return Finding(what, UNKNOWN if refused else WRONG, str(error), "" if refused else do)
+        return refused_finding(what, error, do)
     return Finding(what, OK, seen)
+
+
+def _tenant(client: ApiClient, tenant: tuple[str, str]) -> Iterator[Finding]:
+    name = f"tenant {'/'.join(tenant)}"
+    try:
+        yield tenant_finding(name, _called(client, tenant_path(*tenant, "status")))
+    except CliError as error:
+        yield refused_finding(name, error, "see tistream tenant list, and the logs of the API server")
+        return
+    do = "see the logs of the API server, and whether it reaches the object store"
+    yield _asked(client, "object store", tenant_path(*tenant, "databases"), "the API has read the tenant's objects", do)
+
+
+def _called(client: ApiClient, path: str) -> Any:
+    try:
+        return client.call("GET", path)
+    except Refused as error:
+        if isinstance(error.refusal, Unauthenticated):
+            raise _NoToken(error.refusal.detail) from error
+        raise
 
 
 def _nodes(client: ApiClient, version: str) -> Iterator[Finding]:
     try:
-        nodes = client.call("GET", "/v1/nodes")["nodes"]
+        nodes = _called(client, "/v1/nodes")["nodes"]
     except CliError as error:
-        yield Finding("nodes", UNKNOWN, str(error))
+        yield refused_finding("nodes", error, "see the logs of the API server")
         return
     yield from role_findings(nodes)
     tls, silent = trust.tls_context(), []
@@ -170,3 +216,7 @@ def _nodes(client: ApiClient, version: str) -> Iterator[Finding]:
         if skew.state != OK:
             yield skew
     yield from silent_findings(silent, len(alive))
+
+
+def _begin_of(answer: Answer) -> str:
+    return cell(answer.body[:_SHOWN].decode("utf-8", "replace").strip()) or f"status {answer.status}, without a text"

@@ -8,6 +8,7 @@ from tistream_client.core.errors import (
     BadRequest,
     Forbidden,
     Gone,
+    ServerError,
     TooManyRequests,
     Unauthenticated,
     Unavailable,
@@ -29,6 +30,14 @@ class CliError(Exception):
             self.status = status
 
 
+class Refused(CliError):
+    """Raised if the API refused a request: `refusal` is its answer."""
+
+    def __init__(self, text: str, status: int, refusal: ApiError) -> None:
+        super().__init__(text, status)
+        self.refusal = refusal
+
+
 class NoAnswer(CliError):
     """Raised if the API server did not answer, or its answer ended early."""
 
@@ -45,23 +54,29 @@ class NoVerdict(CliError):
 LATER = (NoAnswer, TooManyRequests, Unavailable)  # what the caller may try again
 
 
-def failed(error: ApiError) -> CliError:
+_WAYS_OUT: dict[type[ApiError], str] = {
+    Unauthenticated: f"; `tistream --token-file FILE …` or {TOKEN_FILE} names a file with a token",
+    Forbidden: "; `tistream token create --grant ACTIONS:CLUSTER/TENANT` makes a token that may do this",
+}
+
+
+def failed(error: ApiError) -> Refused:
     """The error of a command whose request the API refused: the detail, and the way out."""
     text = error.detail if error.code is not None and not isinstance(error, LATER) else f"{error.where}: {error.detail}"
     cause = f" [cause {error.cause_id}]" if error.cause_id and error.status >= 500 else ""
-    return CliError(f"{text}{_way_out(error)}{cause}", AGAIN if isinstance(error, LATER) else FIX)
+    return Refused(f"{text}{_way_out(error)}{cause}", AGAIN if isinstance(error, LATER) else FIX, error)
 
 
 def _way_out(error: ApiError) -> str:
-    if isinstance(error, Unauthenticated):
-        return f"; `tistream --token-file FILE …` or {TOKEN_FILE} names a file with a token"
+    if type(error) in _WAYS_OUT:
+        return _WAYS_OUT[type(error)]
     if isinstance(error, BadRequest) and error.detail.startswith("unknown parameter"):
         return f"; the server is older than this command: leave out --{error.parameter}, or upgrade the server"
-    if isinstance(error, Forbidden):
-        return "; `tistream token create --grant ACTIONS:CLUSTER/TENANT` makes a token that may do this"
     if isinstance(error, Gone) and error.earliest_ts is not None and error.earliest_time is not None:
         return f"; begin at --since {error.earliest_ts} ({error.earliest_time.isoformat()}) or later"
     if isinstance(error, LATER):
         wait = f" after {error.retry_after_s:g} s" if error.retry_after_s is not None else " later"
         return f"; run the same command again{wait}"
+    if isinstance(error, ServerError) and error.code is None:
+        return "; is --url that of a TiStream API server?"
     return ""

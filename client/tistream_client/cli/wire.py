@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from urllib.parse import urlencode, urlsplit
 
+from tistream_client.core.asking import is_page
 from tistream_client.core.steps import Answer
 
 PIECE = 1 << 16
@@ -33,11 +34,11 @@ class Server:
         return Answer(got.status, {name.lower(): value for name, value in got.getheaders()}, read)
 
     def stream(self, path: str, params: Mapping[str, str], headers: Mapping[str, str]) -> Iterator[Answer | bytes]:
-        """Send a GET. Yield its answer's pieces as they arrive or, for an error, the Answer. Raises FAILURES, also if
-        the answer is cut off."""
+        """Send a GET. Yield its answer's pieces as they arrive or, for an error or a page, the Answer. Raises FAILURES,
+        also if the answer is cut off."""
         connection, got = self._send("GET", f"{path}?{urlencode(params)}", headers, None)
         try:
-            if not 200 <= got.status < 300:
+            if not 200 <= got.status < 300 or is_page(got.getheader("content-type")):
                 yield Answer(got.status, {name.lower(): value for name, value in got.getheaders()}, got.read())
             while piece := got.read1(PIECE):
                 yield piece

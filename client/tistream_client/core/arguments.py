@@ -13,6 +13,7 @@ EVENTS = ("all", "rows", "ddl")
 OPERATIONS = ("insert", "update", "delete")
 _URL = "http://127.0.0.1:8000"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_BELOW = re.compile(r"/(v1|console|docs|openapi\.json|healthz|readyz)(/.*)?$")  # pages of an API server
 KeyLike = Mapping[str, str | int | float]
 
 
@@ -33,6 +34,9 @@ def base_url(url: str) -> str:
         raise WrongArgument("url", f"{url!r} names no host", f'"{_URL}"')
     if parts.query or parts.fragment:
         raise WrongArgument("url", f"{url!r} has a query or a fragment", f'"{_URL}"')
+    if below := _BELOW.search(parts.path):
+        right = url[: url.rindex(below[0])]
+        raise WrongArgument("url", f"{url!r} names a page or a call, and not the server", f'"{right}"')
     return url.rstrip("/")
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from tistream_client.core.errors import (
@@ -84,7 +84,7 @@ class Patience:
 
     def _answered(self, request: Fetch, answer: Answer, read: Callable[[Answer], T]) -> T:
         self.contact.made = True
-        if answer.status != 200:
+        if answer.status != 200 or is_page(answer.headers.get("content-type")):
             raise failed(request.path, answer)
         return read(answer)
 
@@ -95,7 +95,7 @@ class Patience:
 
 
 def failed(path: str, answer: Answer) -> ApiError:
-    """The exception for an answer other than 200."""
+    """The exception for an answer other than 200, and for a page."""
     try:
         problem = json.loads(answer.body)
     except ValueError:
@@ -103,6 +103,20 @@ def failed(path: str, answer: Answer) -> ApiError:
     return api_error(
         path, answer.status, problem if isinstance(problem, dict) else {}, answer.headers.get("retry-after")
     )
+
+
+def document_of(answer: Answer) -> dict[str, Any]:
+    """The JSON object of an answer; empty if it is something else, such as the page of a proxy."""
+    try:
+        found = json.loads(answer.body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def is_page(answer_type: str | None) -> bool:
+    """Whether an answer with this content-type is a page for people, which no call of the API returns."""
+    return (answer_type or "").startswith("text/")
 
 
 def json_of(answer: Answer) -> dict[str, object]:
@@ -127,10 +141,16 @@ def with_near_tenant(error: ApiError, listed: Answer) -> ApiError:
     found = _TENANT.match(error.where)
     if found is None or listed.status != 200:
         return error
-    names = [str(one["tenant_id"]) for one in json.loads(listed.body)["tenants"]]
+    names = _tenant_names(listed)
     near = get_close_matches(unquote(found[2]), names, 1)
     if near:
         more = f"; did you mean {near[0]}?"
     else:
         more = f"; the cluster has {', '.join(names[:_NAMES])}{', …' if len(names) > _NAMES else ''}" if names else ""
     return UnknownName(error.where, error.status, {**error.problem, "detail": f"{error.detail}{more}"})
+
+
+def _tenant_names(listed: Answer) -> list[str]:
+    tenants = document_of(listed).get("tenants")
+    found = tenants if isinstance(tenants, list) else []
+    return [str(one["tenant_id"]) for one in found if isinstance(one, dict) and "tenant_id" in one]

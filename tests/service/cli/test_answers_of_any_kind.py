@@ -170,3 +170,43 @@ def test_a_directory_that_cannot_be_written_is_an_error_of_one_line(
         main.run(lambda: app)
     assert ended.value.code == 1
     assert capsys.readouterr().err.startswith("tistream: [Errno 20] Not a directory")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["pull", "--since", "1d"],
+        ["pull", "--since", "1d", "--format", "arrow", "--events", "all"],
+        ["rows", "shop.orders"],
+        ["tail"],
+        ["doctor"],
+    ],
+)
+def test_a_page_of_a_proxy_is_an_error_of_one_line(words: list[str], canned: Canned) -> None:
+    canned.answers = [Text(200, "text/html", "<html>log in</html>")]
+    of = ["--cluster", "7", "--tenant", "acme", "--url", canned.url]
+    refused = CliRunner().invoke(app, [*words, *of])
+    assert isinstance(refused.exception, CliError), refused
+    shown = refused.output + str(refused.exception)
+    assert "is --url that of a TiStream API server" in shown
+
+
+def test_a_tenant_that_is_not_there_is_told_though_no_list_is(canned: Canned) -> None:
+    unknown = Text(404, "application/problem+json", json.dumps({"detail": "no tenant 7/acme", "status": 404}))
+    for listed in ("<html>log in</html>", '{"tenants": 7}'):
+        canned.answers = [unknown, Text(200, "application/json", listed)]
+        with pytest.raises(CliError, match=r"no tenant 7/acme$"):
+            ApiClient(canned.url).call("GET", "/v1/clusters/7/tenants/acme/status")
+
+
+def test_a_doctor_says_that_the_token_is_wrong_and_no_more(canned: Canned) -> None:
+    health = Text(200, "application/json", '{"status": "ok", "version": "0.1.0"}')
+    refused = Text(401, "application/problem+json", '{"type": "tistream:unauthenticated", "detail": "it has expired"}')
+    canned.answers = [health, health, refused]
+    words = ["doctor", "--cluster", "7", "--tenant", "acme", "--url", canned.url]
+    found = CliRunner().invoke(app, words)
+    assert str(found.exception) == "1 wrong: token"
+    assert ["wrong", "token", "it", "has", "expired"] in [line.split() for line in found.output.splitlines()]
+    assert "token: `tistream --token-file FILE doctor` or TISTREAM_TOKEN_FILE names a file with a valid token" in (
+        found.output
+    )

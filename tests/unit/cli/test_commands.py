@@ -62,6 +62,9 @@ def test_a_context_gives_what_is_required_and_the_url(config: Path) -> None:
     found = defaults(typer.main.get_command(app), Contexts(config).values(None))
     assert found["tenant"]["status"] == {"cluster": "7", "tenant": "acme", "url": "http://api:8000"}
     assert found["audit"] == {"url": "http://api:8000"}, "an optional --cluster is a filter"
+    assert found["doctor"] == {"cluster": "7", "tenant": "acme", "url": "http://api:8000"}
+    half = defaults(typer.main.get_command(app), {"url": "http://api:8000", "cluster": "7"})
+    assert half["doctor"] == {"url": "http://api:8000"}, "it takes both or none"
     assert Contexts(config).values("test") == {"url": "http://test:8000"}
     listed = json.loads(run("context", "list", "-o", "json"))["contexts"]
     assert [(one["context"], one["current"]) for one in listed] == [("prod", True), ("test", False)]
@@ -136,6 +139,8 @@ def test_times_and_tso_are_turned_into_each_other() -> None:
         (["changefeed", "resume", "-c", "f", "--checkpoint-ts", "1795183380000"], "looks like a Unix time"),
         (["node", "list", "-o", "xml"], "json"),
         (["tenant", "list", "--url", "ftp://x"], "http://127.0.0.1:8000"),
+        (["tenant", "list", "--url", "http://x:8000/v1/clusters"], 'right: "http://x:8000"'),
+        (["tenant", "list", "--url", "https://x/cdc/console"], 'right: "https://x/cdc"'),
     ],
 )
 def test_a_wrong_argument_is_refused_with_a_right_one(words: list[str], text: str) -> None:

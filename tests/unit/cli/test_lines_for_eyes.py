@@ -10,10 +10,14 @@ import pytest
 
 from tistream_client.cli.doctor import (
     OK,
+    UNKNOWN,
     WARNING,
     WRONG,
+    Finding,
+    api_finding,
     clock_finding,
     node_finding,
+    refused_finding,
     role_findings,
     silent_findings,
     tenant_finding,
@@ -127,7 +131,8 @@ def test_any_other_key_is_refused_with_a_right_one(text: str) -> None:
         (410, {"detail": "too old", "earliest_ts": TS}, None, 1, f"begin at --since {TS} (2026-11-20T14:03:00+00:00)"),
         (429, {"detail": "too many"}, "7", 75, "/x: too many; run the same command again after 7 s"),
         (503, {"detail": "down", "cause_id": "c1"}, None, 75, "run the same command again later [cause c1]"),
-        (500, {}, None, 1, "/x: status 500"),
+        (500, {}, None, 1, "/x: status 500; is --url that of a TiStream API server?"),
+        (500, {"type": "tistream:internal"}, None, 1, "status 500"),
     ],
 )
 def test_a_refusal_says_the_way_out(status: int, problem: Line, after: str | None, exits: int, text: str) -> None:
@@ -189,3 +194,32 @@ def test_a_doctor_says_why_a_node_is_not_ready() -> None:
     assert node_finding("api-1", health, Answer(200, {}, b"{}"), "1.0").state == OK
     found = node_finding("api-1", health, Answer(503, {}, b'{"detail": "no sorter has registered"}'), "1.0")
     assert (found.state, found.seen) == (WRONG, "503: no sorter has registered")
+
+
+PAGE = Answer(200, {"content-type": "text/html"}, b"<html>log in\x1b</html>")
+
+
+def test_a_doctor_takes_no_page_of_a_proxy_for_an_answer() -> None:
+    found = api_finding("http://h", PAGE)
+    assert (found.state, found.seen) == (
+        WRONG,
+        "http://h answers, but not as TiStream does: <html>log in\\u001b</html>",
+    )
+    assert "is --url that of a TiStream API server" in found.do
+    assert api_finding("http://h", Answer(200, {}, b'{"status":"UP"}')).state == WRONG
+    assert api_finding("http://h", Answer(200, {}, b'{"version":"1.0"}')) == Finding(
+        "api", OK, "http://h answers, version 1.0"
+    )
+    assert node_finding("api-1", PAGE, Answer(200, {}, b"{}"), "1.0").state == UNKNOWN
+    assert node_finding("api-1", PAGE, Answer(200, {}, b"[]"), "1.0").state == UNKNOWN
+    found = node_finding("api-1", PAGE, Answer(502, {}, b"<html>Bad Gateway</html>"), "1.0")
+    assert (found.state, found.seen) == (WRONG, "502: <html>Bad Gateway</html>")
+
+
+def test_a_doctor_says_nothing_of_what_its_token_may_not_see() -> None:
+    forbidden = failed(api_error("/v1/owner", 403, {"type": "tistream:forbidden", "detail": "no"}, None))
+    assert refused_finding("meta", forbidden, "look at it").state == UNKNOWN
+    missing = failed(api_error("/v1/x", 404, {"detail": "there is no token in this text"}, None))
+    assert refused_finding("tenant 7/acme", missing, "see the list") == Finding(
+        "tenant 7/acme", WRONG, str(missing), "see the list"
+    )

@@ -36,6 +36,7 @@ def tenant() -> Tenant:
         ({"url": "http://"}, "url", "names no host"),
         ({"url": "http://host:x"}, "url", "is no URL"),
         ({"url": "http://host/?a=b"}, "url", "has a query"),
+        ({"url": "http://host:8000/v1/"}, "url", 'right: "http://host:8000"'),
         ({"url": None}, "url", "is None"),
         ({"url": "ftp://me:secret@host"}, "url", "has a user"),
         ({"url": "http://me:secret@host:x"}, "url", "has a user"),

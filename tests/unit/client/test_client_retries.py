@@ -196,6 +196,7 @@ def test_chosen_columns_are_those_of_rows() -> None:
         (refusal(500), ServerError, "Its log has the cause"),
         (Answer(302, {}, b"<html>elsewhere</html>"), ServerError, "<html>elsewhere</html>"),
         (Answer(500, {}, b""), ServerError, "status 500"),
+        (Answer(200, {"content-type": "text/html"}, b"<html>log in</html>"), ServerError, "<html>log in</html>"),
     ],
 )  # fmt: skip
 def test_each_refusal_is_an_exception_with_what_to_do(answer: Answer, kind: type[ApiError], text: str) -> None:
@@ -224,3 +225,19 @@ def test_a_filter_is_sent_with_each_page_and_a_server_without_filters_is_named()
     assert "where='total > 1': this server is of a version without filters" in str(found)
     wrong = refusal(400, detail="where: no column 'totl'", parameter="where")
     assert isinstance(Played([wrong], where="totl > 1").error, BadRequest)
+
+
+@pytest.mark.parametrize(
+    ("listed", "more"),
+    [
+        (b'{"tenants":[{"tenant_id":"acme2"}]}', "; did you mean acme2?"),
+        (b'{"tenants":[{"tenant_id":"zzz"},{}]}', "; the cluster has zzz"),
+        (b"<html>log in</html>", ""),
+        (b'{"tenants":null}', ""),
+        (b"[1]", ""),
+    ],
+)
+def test_an_unknown_tenant_is_named_beside_a_near_one_if_there_is_a_list(listed: bytes, more: str) -> None:
+    found = Played([refusal(404, detail="no tenant 7/acme"), Answer(200, {}, listed)]).error
+    assert isinstance(found, UnknownName)
+    assert found.detail == f"no tenant 7/acme{more}"

@@ -95,14 +95,18 @@ def names() -> list[str]:
 
 
 def defaults(command: Any, values: Values) -> dict[str, Any]:
-    """The defaults that a context gives to a command, or to those of a group: for required parameters, and the URL.
-    An optional `--cluster` is a filter, which a context does not set."""
+    """The defaults that a context gives to a command, or to those of a group: for the parameters that are required, and
+    for those that the environment gives too. Any other `--cluster` is a filter, which a context does not set. An
+    optional `--cluster` is set only with a `--tenant`."""
     if hasattr(command, "commands"):
         return {name: defaults(one, values) for name, one in command.commands.items()}
+    both = "cluster" in values and "tenant" in values
     return {
         param.name: values[param.name]
         for param in command.params
-        if param.name in values and (param.required or param.name == "url") and "-" in param.opts[0]
+        if param.name in values
+        and (param.required or (param.envvar and (both or param.name == "url")))
+        and "-" in param.opts[0]
     }
 
 

@@ -248,11 +248,16 @@ def test_operators_see_a_feed_in_metrics_the_command_and_the_console_which_creat
         page.wait_for_selector("dialog .trouble")  # refused, and the question stays
         page.fill("#feed-sink", uri(broker, "shown"))
         page.fill("#feed-start", str(golden.load("everything").snapshot_ts))
+        page.fill("#feed-config", "filter.rules = [")
+        page.get_by_role("button", name="Check").click()
+        page.wait_for_selector("dialog .trouble:has-text('config_toml is not TOML')")
+        page.fill("#feed-config", '[filter]\nrules = ["shop.*"]')
         page.get_by_role("button", name="Check").click()
         page.wait_for_selector(f"dialog li:has-text('topic shown: {PARTITIONS} partitions')")
         page.get_by_role("button", name="Create", exact=True).click()
         row = page.locator("tr", has=page.get_by_role("cell", name="shown", exact=True))
         row.wait_for()
+        assert feeds.get("shown")["config"]["filter"]["rules"] == ["shop.*"]
         end_ts = golden.load("everything").end_ts
         eventually(lambda: int(feeds.get("shown")["checkpoint_ts"]) >= end_ts, pause_s=0.5)  # nothing follows
         rows = f"{feeds.get('shown')['rows']:,}"
@@ -270,6 +275,14 @@ def test_operators_see_a_feed_in_metrics_the_command_and_the_console_which_creat
         page.get_by_role("button", name="Resume shown").click()
         page.locator("dialog[open]").get_by_role("button", name="Resume", exact=True).click()
         page.wait_for_selector("tr:has-text('shown') .pill-running")
+        page.get_by_role("button", name="History of shown").click()
+        page.wait_for_selector("table[aria-label='History'] tbody tr")
+        told = [one["what"] for one in reversed(feeds.look("shown", "events")["events"])]
+        shown = page.locator("table[aria-label='History'] tbody tr td:nth-child(2)").all_inner_texts()
+        assert [what for what in shown[::-1] if what in ("created", "paused", "resumed")] == [
+            what for what in told if what in ("created", "paused", "resumed")
+        ]
+        assert {"paused", "resumed"} <= set(shown)
     [worker] = [one for one in up.http(30).get(f"{up.url}/v1/nodes").json()["nodes"] if one["role"] == "changefeed"]
     labels = {"cluster": tenant.cluster_id, "tenant": tenant.tenant_id, "feed": "shown", "shard": "0"}
 

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from support.access_calls import calls, document
 from tistream.wire import meta
 from tistream.wire.bulk.backfills import StartBackfill
-from tistream.wire.bulk.changefeeds import CreateChangefeed
 from tistream.wire.bulk.feed_changes import ResumeChangefeed, SkipEvent, UpdateChangefeed
 from tistream.wire.bulk.feed_verify import VerifyChangefeed
 from tistream.wire.bulk.restores import CreateRestore
@@ -19,13 +18,14 @@ from tistream.wire.bulk.sources import AddSource
 from tistream.wire.bulk.territories import AddTerritory
 from tistream.wire.tokens import NewToken
 from tistream.wire.usage import SetQuotas
+from tistream_api.feeds.config_text import CreateBody
 from tistream_api.request.undo_body import UndoBody
 
 CALLS = {call.name: call for call in calls(document())}
 MODELS: dict[str, type[BaseModel]] = {
     "AddSource": AddSource,
     "AddTerritory": AddTerritory,
-    "CreateChangefeed": CreateChangefeed,
+    "CreateChangefeed": CreateBody,
     "CreateRestore": CreateRestore,
     "CreateTenant": meta.CreateTenant,
     "CreateToken": NewToken,

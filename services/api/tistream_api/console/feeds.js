@@ -66,18 +66,28 @@ function creation(path, signal) {
   const children = [
     field("feed-id", "Id", { required: true, pattern: "[A-Za-z0-9][A-Za-z0-9\\-]{0,127}" }),
     field("feed-sink", "Sink URI", { required: true, placeholder: "kafka://broker:9092/topic?protocol=canal-json" }),
-    field("feed-start", "Start ts, exclusive (empty: now)", { inputmode: "numeric", pattern: "[0-9]{1,19}" }), plan];
+    field("feed-start", "Start ts, exclusive (empty: now)", { inputmode: "numeric", pattern: "[0-9]{1,19}" }),
+    h("label", { for: "feed-config" }, "Configuration (TOML, may be empty)"),
+    h("textarea", { id: "feed-config", rows: "5", maxlength: "65536", autocomplete: "off", spellcheck: "false", placeholder: "filter.rules = [\"shop.*\"]" }),
+    plan];
   const value = (id) => document.getElementById(id).value.trim();
   async function act(agree) {
     const wanted = { changefeed_id: value("feed-id"), sink_uri: value("feed-sink") };
     if (value("feed-start")) wanted.start_ts = value("feed-start");
+    if (value("feed-config")) wanted.config_toml = value("feed-config");
     const text = JSON.stringify(wanted);
     if (checked === text) { await post(`${path}/changefeeds`, wanted, signal); return true; }
+    // What an earlier check has found is not true of other values
+    checked = null;
+    fill(plan, []);
+    agree.textContent = "Check";
     const found = await post(`${path}/changefeeds?dry_run=true`, wanted, signal);
     checked = text;
     fill(plan, [
+      h("p", {}, `${count(found.table_count)} ${found.table_count === 1 ? "table" : "tables"} now`),
       h("ul", {}, Object.entries(found.topics).map(([topic, partitions]) => h("li", {}, `topic ${topic}: ${partitions} partitions`))),
-      found.warnings.length ? h("ul", { class: "note" }, found.warnings.map((warning) => h("li", {}, warning))) : null]);
+      found.warnings.length ? h("ul", { class: "note" }, found.warnings.map((warning) => h("li", {}, warning))) : null,
+      found.left_out.length ? h("ul", { class: "note" }, found.left_out.map((one) => h("li", {}, `left out: ${one.database}.${one.table}: ${one.reason}`))) : null]);
     agree.textContent = "Create";
     return false;
   }

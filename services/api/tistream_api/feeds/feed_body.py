@@ -24,6 +24,7 @@ from tistream.wire.bulk.changefeeds import (
 )
 from tistream.wire.bulk.feed_changes import ChangedFeed, FeedLag, SkipEvent, UpdateChangefeed
 from tistream.wire.bulk.feed_verify import TOPIC, VerifyChangefeed, VerifyFeed
+from tistream_api.feeds.config_text import TEXT_MAX
 from tistream_api.request.queries import QueryModel
 from tistream_api.request.query_types import Flag
 from tistream_api.routes import openapi
@@ -41,6 +42,11 @@ SCHEMA: dict[str, Any] = {
     "start_ts": {**_TS, "description": "exclusive; default: what the tenant has resolved"},
     "end_ts": {**_TS, "description": "inclusive; default: the feed does not end"},
     "config": {"type": "object", "description": "TiCDC's configuration file, as the JSON form of its TOML"},
+    "config_toml": {
+        "type": ["string", "null"],
+        "description": "the text of that file, instead of config",
+        "maxLength": TEXT_MAX,
+    },
 }
 
 

@@ -14,8 +14,9 @@ from fastapi.responses import Response
 
 from tistream.follow.tenants import Tenants
 from tistream.model.tenant_kind import TenantKind
-from tistream.wire.bulk.changefeeds import CreateChangefeed, CreatedChangefeed
+from tistream.wire.bulk.changefeeds import CreatedChangefeed
 from tistream_api.admission import gate
+from tistream_api.feeds.config_text import CreateBody
 from tistream_api.feeds.feed_body import SCHEMA, DryRunQuery, created, new_feed, start_of
 from tistream_api.feeds.feed_calls import FeedCalls, feeds_path
 from tistream_api.pull.start import check_kind
@@ -50,7 +51,7 @@ def build_feed_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
     ) -> Response:
         """Create a changefeed. Returns 200 if an equal changefeed exists already, 409 if another one has this id, 410
         if start_ts lies below retention, and 422 if no setting of the workers allows the sink."""
-        ask = read(CreateChangefeed, body)
+        ask = read(CreateBody, body).wanted()
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))
         check_kind(view, TenantKind.TIDB)
         view.wait_fresh()

@@ -1,0 +1,57 @@
+"""The body that creates a changefeed, with its configuration as a document or as the text of a TOML file. Pure."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Any
+
+from pydantic import Field
+
+from tistream.errors import InvalidRequest
+from tistream.wire.bulk.changefeeds import CreateChangefeed
+from tistream_api.request.bodies import MEMBERS_MAX
+
+TEXT_MAX = 65_536  # characters
+_PARAMETER = {"parameter": "config_toml"}
+
+
+class CreateBody(CreateChangefeed):
+    """The body of CreateChangefeed. `config_toml`: the text of TiCDC's configuration file, instead of `config`. Only
+    the API server knows it: other services get the document."""
+
+    config_toml: str | None = Field(default=None, max_length=TEXT_MAX)
+
+    def wanted(self) -> CreateChangefeed:
+        """The request with its configuration as a document. Raises InvalidRequest if there are two configurations, or
+        if the text is not TOML or has values that JSON does not have."""
+        document = self.config
+        if self.config_toml is not None:
+            if document:
+                raise InvalidRequest("the body has config and config_toml: send one of them", _PARAMETER)
+            document = document_of(self.config_toml)
+        return CreateChangefeed(
+            changefeed_id=self.changefeed_id,
+            sink_uri=self.sink_uri,
+            start_ts=self.start_ts,
+            end_ts=self.end_ts,
+            config=document,
+        )
+
+
+def document_of(text: str) -> dict[str, Any]:
+    """Parse the text of a configuration file. Raises InvalidRequest, which names the line if the text is not TOML."""
+    if text.count("=") > MEMBERS_MAX:
+        raise InvalidRequest(
+            f"config_toml has more than {MEMBERS_MAX} keys, the most that are read: send fewer", _PARAMETER
+        )
+    try:
+        found: dict[str, Any] = json.loads(json.dumps(tomllib.loads(text), allow_nan=False))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"config_toml is not TOML: {error}", _PARAMETER) from error
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(
+            f"config_toml has a value that no key of a changefeed accepts: {error}: use texts, numbers, true and false",
+            _PARAMETER,
+        ) from error
+    return found

@@ -9,6 +9,7 @@ from support.command import command as run
 from support.compare import content, shown, tenant_differences
 from support.golden import GoldenSet
 from support.platform import Platform
+from support.pull import Consumer
 from support.pulled import Pulled
 from support.waiting import eventually
 from tistream.storage import layout
@@ -34,18 +35,33 @@ def objects(up: Platform, loaded: GoldenSet) -> list[str]:
     return [info.key for info in every if layout.tenant_of(info.key) == loaded.tenant]
 
 
-def test_a_tenant_is_paused_deleted_and_registered_anew(up: Platform, whole: Pulled) -> None:
-    loaded = golden.load_as("large", "9", "ends")
-    half = len(loaded.files) // 2
+def is_read(up: Platform, loaded: GoldenSet) -> bool:
+    """Whether the dispatcher says that it reads a store of the tenant."""
+    of = {"cluster_id": loaded.tenant.cluster_id, "tenant_id": loaded.tenant.tenant_id}
+    url = f"http://127.0.0.1:{up.ports()['dispatcher']}/v1/stores"
+    return bool(plain_http.get(url, params=of, headers=up.service_headers()).json()["stores"])
+
+
+def begun(up: Platform, loaded: GoldenSet) -> Consumer:
+    """A new tenant, half of whose files are pushed; what they say is served."""
     golden.put(up.objects, loaded.schema_snap)
     consumer = up.create_for(loaded)
-    golden.push(loaded.files[:half], up.objects)
+    golden.push(loaded.files[: len(loaded.files) // 2], up.objects)
     eventually(lambda: int(consumer.status()["resolved_ts"]) > loaded.snapshot_ts)
+    return consumer
+
+
+def test_a_tenant_is_paused_deleted_and_registered_anew(up: Platform, whole: Pulled) -> None:
+    loaded = golden.load_as("large", "9", "ends")
+    consumer = begun(up, loaded)
+    eventually(lambda: is_read(up, loaded))
 
     assert "is paused" in command(up, loaded, "pause").stdout
     eventually(lambda: "the tenant is paused" in (consumer.status()["held_by"] or {}).get("reason", ""))
     assert names(up, loaded) == ["ends  paused"]
-    golden.push(loaded.files[half:], up.objects)
+    eventually(lambda: not is_read(up, loaded))  # the dispatcher, too, learns of it from the meta server
+    golden.push(loaded.files[len(loaded.files) // 2 :], up.objects, url=up.url)
+    begun(up, golden.load_as("large", "9", "beside"))  # what was pushed later has come through
     at = int(consumer.status()["resolved_ts"])
     before = consumer.pull(until_ts=at, start_ts=loaded.snapshot_ts, limit=100_000)
     assert before, "what is there is served"
@@ -68,7 +84,7 @@ def test_a_tenant_is_paused_deleted_and_registered_anew(up: Platform, whole: Pul
     eventually(lambda: f'"{loaded.tenant.tenant_id}"' not in plain_http.get(tenants).text, pause_s=0.5)
     assert names(up, loaded) == []
     assert objects(up, loaded) == []
-    assert command(up, loaded, "status").returncode == 1
+    eventually(lambda: command(up, loaded, "status").returncode == 1, pause_s=0.5)
 
     golden.put(up.objects, loaded.schema_snap)
     again = up.create_for(loaded)

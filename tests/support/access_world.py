@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from support import golden
 from support.access_calls import Target, send
-from support.api_world import Platform, free_port, platform
+from support.api_world import Platform, platform
 from support.http_world import CLOCK, Server, never_superseded
+from support.platform import free_port
 from support.waiting import eventually
 from tistream.clock import Clock
 from tistream.errors import Unavailable

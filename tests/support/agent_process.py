@@ -15,6 +15,7 @@ import httpx
 
 from support import plain_http
 from support.platform import free_port
+from support.waiting import PATIENCE_S
 from tistream.model.ids import TenantKey
 from tistream.service.lifetime import PARENT_VARIABLE
 
@@ -103,4 +104,4 @@ class AgentProcess:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
-        self.process.wait(60)
+        self.process.wait(PATIENCE_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from support import golden
 from support.golden import GoldenSet
 from support.http_world import CLOCK, Server, World, never_superseded, running
+from support.platform import free_port
 from support.pull import Consumer
 from support.waiting import eventually
 from tistream.wire.clients.client import HttpClient
@@ -18,13 +18,6 @@ from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
 from tistream_schema.app import build_app as build_schema
 from tistream_schema.settings import SchemaSettings
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass

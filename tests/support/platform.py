@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import json
 import os
+import random
 import re
 import selectors
 import shutil
@@ -39,12 +40,21 @@ READY_SECONDS = PATIENCE_S  # a fresh clone compiles its decoder first
 STOP_SECONDS = PATIENCE_S
 
 
+# Below those that the kernel gives to outgoing connections, and those of `tistream up` for its services.
+_PORTS = range(10_000, 20_000)
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A port on which no process listened a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port on which no process listens now. No outgoing connection can take it before its server begins to listen, or
+    while it is started again; and no test of this process is given it a second time."""
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
+    raise AssertionError("no port is free")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +212,9 @@ class Platform:
 
     def kill_all(self) -> None:
         """kill -9 of everything at once, as a power cut would."""
-        for _ in range(20):
-            living = self.alive()
-            if not living:
-                break
-            for process in living:
+        deadline = time.monotonic() + PATIENCE_S
+        while (living := self.alive()) and time.monotonic() < deadline:
+            for process in living:  # again: one may have been forked meanwhile
                 _kill(process.pid)
             time.sleep(0.05)
         assert self._up is not None
@@ -282,6 +290,10 @@ class Platform:
         """A user's client: it trusts whom the platform's users trust."""
         return plain_http.client(timeout=timeout)
 
+    def patient_http(self) -> httpx.Client:
+        """The same for a user who comes again when a service says so."""
+        return plain_http.patient_client()
+
     def user_environ(self) -> dict[str, str]:
         """Further environment variables for a user's commands."""
         return {}
@@ -300,8 +312,8 @@ class Platform:
         return self.consumer(tenant)
 
     def consumer(self, tenant: TenantKey) -> Consumer:
-        """A consumer of a tenant."""
-        return Consumer(self.url, tenant, self.http(90))
+        """A consumer of a tenant, which comes again when it is told to."""
+        return Consumer(self.url, tenant, self.patient_http())
 
     def create_for(self, golden: GoldenSet) -> Consumer:
         """Register a golden set's tenant."""
@@ -339,7 +351,7 @@ class Platform:
     def statuses(self) -> str:
         """What the API says of each tenant, for a failed test."""
         out = []
-        with self.http(5) as http:
+        with self.http(60) as http:
             for tenant in self._tenants[-STATUSES_MAX:]:
                 url = f"{self.url}/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/status"
                 try:

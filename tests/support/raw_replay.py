@@ -46,7 +46,7 @@ class Replay:
     def kill(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
-            self.process.wait(60)
+            self.process.wait(PATIENCE_S)
 
     def resolved_ts(self) -> int:
         """Everything up to it is in the target."""

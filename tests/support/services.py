@@ -28,6 +28,7 @@ from support.platform import (
     free_port,
     processes,
 )
+from support.waiting import PATIENCE_S
 
 MODULES = {
     "meta": "tistream_meta",
@@ -171,6 +172,9 @@ class Services(Platform):
         token = {"authorization": f"Bearer {self.first_token.read_text().strip()}"} if self.auth else {}
         return httpx.Client(trust_env=False, timeout=timeout, verify=shown, headers=token)
 
+    def patient_http(self) -> httpx.Client:
+        return self.http(PATIENCE_S)
+
     def user_environ(self) -> dict[str, str]:
         found = {"TISTREAM_TOKEN_FILE": str(self.first_token)} if self.auth else {}
         return (
@@ -201,7 +205,7 @@ class Services(Platform):
                 statuses[name] = child.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 raise AssertionError(f"{name} does not stop\n{self.report()}") from None
-        left = self.wait_gone(2)
+        left = self.wait_gone(max(2.0, deadline - time.monotonic()))
         assert not left, f"left behind: {left}"
         assert not any(statuses.values()), f"exit statuses {statuses}\n{self.report()}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pyspark
 
+from support.platform import free_port
 from support.waiting import PATIENCE_S
 from tistream.service import java
 from tistream.spark.spark_auth import AUTH_SETTINGS, SECRET
@@ -27,7 +27,7 @@ CLIENT_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "5
 def standalone(folder: Path, workers: int, cores: int) -> Iterator[str]:
     """The master's URL; `workers` of `cores` each are registered with it. Logs and working files go into `folder`."""
     java.ensure()
-    port = _free_port()
+    port = free_port()
     url = f"spark://127.0.0.1:{port}"
     where = ("--host", "127.0.0.1", "--webui-port", "0")
     with ExitStack() as running:
@@ -40,12 +40,6 @@ def standalone(folder: Path, workers: int, cores: int) -> Iterator[str]:
             running.enter_context(_process(log, f"{DEPLOY}.worker.Worker", *where, *size, url))
             _wait_for(log, "Successfully registered with master")
         yield url
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 @contextmanager

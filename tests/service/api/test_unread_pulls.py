@@ -11,8 +11,9 @@ import pytest
 from fastapi import Depends, FastAPI, Request
 
 from support import golden, plain_http
-from support.api_world import Platform, free_port, platform
+from support.api_world import Platform, platform
 from support.http_world import CLOCK, Server, never_superseded
+from support.platform import free_port
 from support.pull import Consumer
 from support.waiting import PATIENCE_S, eventually
 from tistream_api.admission.memory_budget import SHARE_BYTES

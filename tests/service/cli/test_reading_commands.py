@@ -18,9 +18,10 @@ import pytest
 from typer.testing import CliRunner
 
 from support import golden
-from support.api_world import Platform, free_port
+from support.api_world import Platform
 from support.certificates import Authority
 from support.cutting_proxy import cutting
+from support.platform import free_port
 from support.pull import Consumer
 from tistream_client import TiStream, UnknownName
 from tistream_client.cli.app import app

@@ -25,12 +25,13 @@ from sqlalchemy.orm import Session
 from support import golden, plain_http
 from support.access_world import Issuer, start_guarded
 from support.ahead_clock import STANDING, AheadClock
-from support.api_world import Platform, free_port
+from support.api_world import Platform
 from support.certificates import Authority
 from support.cutting_proxy import cutting
 from support.feed_lake import HastyClock, LakeRun, plain, resolved, run_to_end, value_of
 from support.http_world import Server, never_superseded
 from support.not_run import not_run
+from support.platform import free_port
 from support.pull import Consumer
 from support.pull_world import golden_world
 from tistream_api.app import build_app

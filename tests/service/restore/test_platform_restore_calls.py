@@ -13,9 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from support import golden
-from support.api_world import Platform, free_port
+from support.api_world import Platform
 from support.http_world import CLOCK, Server, never_superseded
 from support.local_chunks import LocalChunks
+from support.platform import free_port
 from support.points_world import point_world
 from support.pull import Consumer
 from support.waiting import eventually

@@ -19,6 +19,7 @@ from support.chaos.disk import Disk
 from support.compose import engine
 from support.compose.engine import docker
 from support.platform import Platform, free_port
+from support.waiting import PATIENCE_S
 from tistream.errors import TiStreamError
 from tistream.storage.backends.s3 import S3ObjectStore
 
@@ -113,6 +114,9 @@ class Containers(Platform):
         trusted = ssl.create_default_context(cafile=self._fetched("ca.crt"))
         token = {"authorization": f"Bearer {self._fetched('first.token').read_text().strip()}"}
         return httpx.Client(trust_env=False, timeout=timeout, verify=trusted, headers=token)
+
+    def patient_http(self) -> httpx.Client:
+        return self.http(PATIENCE_S)
 
     def user_environ(self) -> dict[str, str]:
         files = {"TISTREAM_CA_FILE": "ca.crt", "TISTREAM_TOKEN_FILE": "first.token"}

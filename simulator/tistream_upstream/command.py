@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -125,6 +124,7 @@ def _run(
 ) -> None:
     from tistream.clock import SystemClock  # noqa: PLC0415
     from tistream.errors import TiStreamError  # noqa: PLC0415
+    from tistream.service.signals import stop_signals  # noqa: PLC0415
     from tistream.storage.open import open_objects  # noqa: PLC0415
     from tistream_client.cli.errors import CliError  # noqa: PLC0415
     from tistream_upstream.cluster import Cluster  # noqa: PLC0415
@@ -132,7 +132,7 @@ def _run(
     gc.set_threshold(*_GC_THRESHOLD)
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
-        stopped = stack.enter_context(_signals())
+        stopped = stack.enter_context(stop_signals()).is_set
         try:
             where = str(Path(objects).absolute()) if "://" not in objects and objects != "memory:" else objects
             store = open_objects(where)
@@ -255,21 +255,6 @@ def _report(cluster: Cluster, outcome: RunOutcome) -> None:
         raise CliError(f"{outcome.unanswered} requests for coverage were not answered, so lost spans were not scanned")
     if outcome.unput:
         raise CliError(f"{outcome.unput} bytes were not put, because the object store refuses them")
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[Callable[[], bool]]:
-    """Catch SIGINT and SIGTERM for a `with` block. Yields a function that returns whether one was received, so that the
-    run ends in order."""
-    asked: list[int] = []
-    before = {
-        number: signal.signal(number, lambda got, _: asked.append(got)) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _shown(progress: RunProgress) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from support import platform
 from support.kafka import CommittedReader, kafka
+from support.killed_feeds import checkpoint, standing
 from support.platform import COMMAND, Platform
 from support.pull import Consumer, Refused
 from support.waiting import eventually
@@ -67,8 +68,8 @@ def test_each_change_is_in_kafka_once_though_everything_is_killed(up: Platform, 
         load.kill()
         load.wait()
     feed = consumer.client.get(f"{consumer.base}/changefeeds/all").json()
-    start_ts, until_ts = int(feed["start_ts"]), _resolved(consumer)
-    eventually(lambda: _checkpoint(consumer) >= until_ts, pause_s=1.0)
+    start_ts, until_ts = int(feed["start_ts"]), standing(consumer)
+    eventually(lambda: checkpoint(consumer, "all") >= until_ts, pause_s=1.0)
     rows, ddls = _pulled(consumer, start_ts, until_ts)
     assert rows
     found, found_ddls = _in_kafka(broker, until_ts)
@@ -122,27 +123,6 @@ def _strike(up: Platform, broker: LocalKafka, victim: str, rng: Random) -> None:
         broker.start()
     else:
         eventually(lambda: up.strike(victim))
-
-
-def _checkpoint(consumer: Consumer) -> int:
-    answer = consumer.client.get(f"{consumer.base}/changefeeds/all")
-    assert answer.status_code in (200, 503), answer.text
-    found = answer.json() if answer.status_code == 200 else {"checkpoint_ts": "0", "state": "unknown"}
-    assert found["state"] != "failed", found
-    return int(found["checkpoint_ts"])
-
-
-def _resolved(consumer: Consumer) -> int:
-    """The tenant's resolved_ts, once all that was pushed is in the pool: it does not rise any more."""
-    seen: list[int] = []
-
-    def standing() -> bool:
-        answer = consumer.client.get(f"{consumer.base}/status")
-        seen.append(int(answer.json()["resolved_ts"]) if answer.status_code == 200 else 0)
-        return len(seen) > 3 and seen[-1] > 0 and seen[-1] == seen[-3]
-
-    eventually(standing, pause_s=2.0)
-    return seen[-1]
 
 
 def _pulled(consumer: Consumer, start_ts: int, until_ts: int) -> tuple[Counter[Row], set[int]]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -19,6 +18,7 @@ from pyiceberg.catalog import load_catalog
 from support import golden, platform
 from support.feed_lake import plain, value_of
 from support.kafka import CommittedReader, kafka
+from support.killed_feeds import checkpoint, standing
 from support.mariadb import MariaDb
 from support.mariadb import running as mariadb_running
 from support.mysql_feed import emptied, rows_at, there
@@ -92,9 +92,9 @@ def test_all_ways_show_each_table_as_it_was(up: Platform, broker: LocalKafka, se
             if rng.random() < 4 / (stop - before) or number == before:
                 eventually(lambda: up.strike("changefeed"))
                 strikes += 1
-        ts = _standing(consumer)
+        ts = standing(consumer)
         for name in feeds:
-            eventually(lambda name=name, ts=ts: _checkpoint(consumer, name) >= ts, pause_s=0.5)
+            eventually(lambda name=name, ts=ts: checkpoint(consumer, name) >= ts, pause_s=0.5)
         reader.read_all()
         _check(ts, up, reader, server, tmp_path)
     reader.close()
@@ -202,24 +202,3 @@ def _created(consumer: Consumer, name: str, uri: str, start_ts: int) -> bool:
     answer = consumer.client.post(f"{consumer.base}/changefeeds", json=body)
     assert answer.status_code in (200, 201, 503), answer.text
     return answer.status_code != 503
-
-
-def _checkpoint(consumer: Consumer, name: str) -> int:
-    answer = consumer.client.get(f"{consumer.base}/changefeeds/{name}")
-    assert answer.status_code in (200, 503), answer.text
-    found = answer.json() if answer.status_code == 200 else {"checkpoint_ts": "0", "state": "unknown"}
-    assert found["state"] != "failed", json.dumps(found)
-    return int(found["checkpoint_ts"])
-
-
-def _standing(consumer: Consumer) -> int:
-    """The tenant's resolved_ts, once all that was pushed is in the pool: it does not rise any more."""
-    seen: list[int] = []
-
-    def stands() -> bool:
-        answer = consumer.client.get(f"{consumer.base}/status")
-        seen.append(int(answer.json()["resolved_ts"]) if answer.status_code == 200 else 0)
-        return len(seen) > 3 and seen[-1] > 0 and seen[-1] == seen[-3]
-
-    eventually(stands, pause_s=2.0)
-    return seen[-1]

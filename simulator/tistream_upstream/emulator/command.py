@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +39,7 @@ def simulate_tikv(
     caused."""
     from tistream.clock import SystemClock  # noqa: PLC0415
     from tistream.errors import TiStreamError  # noqa: PLC0415
+    from tistream.service.signals import stop_signals  # noqa: PLC0415
     from tistream_client.cli.errors import CliError  # noqa: PLC0415
     from tistream_upstream.emulator.servers import Certificates, EmulatedCluster  # noqa: PLC0415
 
@@ -51,26 +50,22 @@ def simulate_tikv(
     if golden is None and speed != 1.0:
         raise CliError("--speed belongs to --golden: a simulated cluster follows the clock")
     clock = SystemClock()
-    stopped = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        upstream = (
-            _golden(golden, seed, schema, version)
-            if golden is not None
-            else _new(clock.now_ms(), raw, seed, stores, regions, rows_per_s, faults_per_s, version or "8.5.4")
-        )
-        certificates = None if tls_dir is None else Certificates.of(tls_dir)
-        held = golden is not None  # a recorded history begins with its first subscriber
-        with EmulatedCluster(upstream, clock, speed, held, listen, certificates) as served:
-            typer.echo(f"ready {served.pd_address} cluster {upstream.config.cluster_id}")
-            stopped.wait(duration)
-    except TiStreamError as error:
-        raise CliError(str(error)) from error
-    except OSError as error:
-        raise CliError(f"{error.filename}: {error.strerror}") from error
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with stop_signals() as stopped:
+        try:
+            upstream = (
+                _golden(golden, seed, schema, version)
+                if golden is not None
+                else _new(clock.now_ms(), raw, seed, stores, regions, rows_per_s, faults_per_s, version or "8.5.4")
+            )
+            certificates = None if tls_dir is None else Certificates.of(tls_dir)
+            held = golden is not None  # a recorded history begins with its first subscriber
+            with EmulatedCluster(upstream, clock, speed, held, listen, certificates) as served:
+                typer.echo(f"ready {served.pd_address} cluster {upstream.config.cluster_id}")
+                stopped.wait(duration)
+        except TiStreamError as error:
+            raise CliError(str(error)) from error
+        except OSError as error:
+            raise CliError(f"{error.filename}: {error.strerror}") from error
     typer.echo(orjson.dumps(upstream.counters.as_json()).decode())
 
 

@@ -15,6 +15,7 @@ from tistream_client.core.errors import (
 )
 
 FIX = 1  # the same command fails again until something is changed
+USAGE = 2  # the command line is wrong, as Typer says it too
 AGAIN = 75  # the same command may succeed later (EX_TEMPFAIL of sysexits.h)
 TOKEN_FILE, TOKEN = "TISTREAM_TOKEN_FILE", "TISTREAM_TOKEN"
 

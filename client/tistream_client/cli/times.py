@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import datetime, timezone
 
 import typer
 
-from tistream_client.cli.errors import CliError
+from tistream_client.cli.errors import USAGE, CliError
 from tistream_client.core.errors import WrongArgument
 from tistream_client.core.times import EARLIEST, NOW, ts_of
 from tistream_client.core.ts import to_datetime
 
 FORMS = "now, 15m (before now), 2026-11-21T10:00:00Z, or a TSO"
+SINCE_FORMS = f"earliest, {FORMS}"
 
 
 def now_ms() -> int:
@@ -20,10 +22,10 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def ts_text(text: str, at_ms: int) -> str:
+def ts_text(text: str, at_ms: int, forms: str = FORMS) -> str:
     """Convert a time to the value of a ts parameter. The time is `now`, which stays, a TSO, an ISO 8601 time (UTC
     without a zone; a date alone is its midnight), or an age before `at_ms` such as 250ms, 90s, 15m, 36h, 7d. Raises
-    CliError."""
+    CliError with the status of wrong usage."""
     if text == NOW:
         return text
     for zone in ("", "Z"):  # a time without a zone is one of UTC
@@ -34,13 +36,31 @@ def ts_text(text: str, at_ms: int) -> str:
                 reason = (
                     str(error).partition("; right:")[0].removeprefix("the time ").replace("is no time", "is not a time")
                 )
-                raise CliError(f"{reason}: use {FORMS}") from error
+                raise CliError(f"{reason}: use {forms}", USAGE) from error
     raise AssertionError("the second form returns or raises")
 
 
 def since_text(text: str | None, at_ms: int) -> str | None:
     """As ts_text, for a beginning: None and `earliest` mean the beginning of what is retained."""
-    return None if text is None or text == EARLIEST else ts_text(text, at_ms)
+    return None if text is None or text == EARLIEST else ts_text(text, at_ms, SINCE_FORMS)
+
+
+def time_form(text: str | None) -> str | None:
+    """The text of a time, unchanged. For Typer's `callback`. Raises BadParameter."""
+    return text if text is None else _checked(text, lambda: ts_text(text, now_ms()))
+
+
+def since_form(text: str | None) -> str | None:
+    """As time_form, for a beginning, which may be `earliest`."""
+    return text if text is None else _checked(text, lambda: since_text(text, now_ms()))
+
+
+def _checked(text: str, read: Callable[[], object]) -> str:
+    try:
+        read()
+    except CliError as error:
+        raise typer.BadParameter(str(error)) from error
+    return text
 
 
 def parse_ts(text: str) -> int:

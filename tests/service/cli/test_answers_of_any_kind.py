@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ from tistream_client.cli.api_client import ApiClient
 from tistream_client.cli.errors import CliError
 from tistream_client.cli.pull.directory import ToLines
 from tistream_client.cli.pull.format import PullRequest
+from tistream_client.cli.pull.pages import pull_pages
+from tistream_client.cli.pull.progress import Bar
 from tistream_client.cli.pull.pull import pull
 
 
@@ -210,3 +213,55 @@ def test_a_doctor_says_that_the_token_is_wrong_and_no_more(canned: Canned) -> No
     assert "token: `tistream --token-file FILE doctor` or TISTREAM_TOKEN_FILE names a file with a valid token" in (
         found.output
     )
+
+
+ROWS: list[dict[str, object]] = [{"type": "row", "op": "put", "n": number} for number in range(3)]
+
+
+@pytest.mark.parametrize("missing", [0, 9])
+def test_an_answer_that_lacks_its_last_line_alone_is_asked_for_again(missing: int, canned: Canned) -> None:
+    canned.answers = [lines(*ROWS, missing=missing), lines(*ROWS, RESOLVED), lines(ROWS[0], LAST), lines(LAST)]
+    found = pull(ApiClient(canned.url), PullRequest("7", "a", start_ts="1"), sleep=lambda _: None)
+    assert [json.loads(line) for line, _ in found] == [*ROWS, RESOLVED, ROWS[0], LAST, LAST]
+    assert [one.get("cursor") for one in canned.parameters()] == [None, None, "c7", "c9"]
+
+
+def test_a_page_that_is_cut_off_or_refused_for_now_is_asked_for_again(canned: Canned, tmp_path: Path) -> None:
+    busy = Text(503, "application/problem+json", json.dumps({"detail": "busy", "status": 503}))
+    canned.answers = [lines(*ROWS, RESOLVED), lines(ROWS[0], LAST, missing=9), busy, lines(ROWS[0], LAST), lines(LAST)]
+    request, waits, out = PullRequest("7", "a", start_ts="1"), list[float](), io.StringIO()
+    pull_pages(ApiClient(canned.url), request, ToLines(tmp_path, request), Bar(None, None, out), waits.append)
+    kept = [json.loads(line) for path in sorted(tmp_path.glob("*.ndjson")) for line in path.read_text().splitlines()]
+    assert kept == [*ROWS, ROWS[0]]
+    assert waits == [0.5, 1]
+    assert [line.split(" ")[0] for line in out.getvalue().splitlines()] == ["waiting:", "waiting:"]
+
+
+@pytest.mark.parametrize("directory", [False, True])
+def test_a_pull_says_what_it_waits_for(directory: bool, canned: Canned, tmp_path: Path) -> None:
+    canned.answers = [lines({**LAST, "resolved_ts": "5"}), lines({**LAST, "resolved_ts": "5"}), lines(LAST)]
+    words = ["pull", "--since", "1", "--until", "9", "--cluster", "7", "--tenant", "acme", "--url", canned.url]
+    found = CliRunner().invoke(app, [*words, *(["-o", str(tmp_path / "out")] if directory else [])])
+    assert found.exit_code == 0
+    assert found.stderr == "waiting: for everything up to 9 (1970-01-01 00:00:00.000) (--until)\n"
+    assert [one.get("wait_ms") for one in canned.parameters()] == [None, "10000", "10000"]
+
+
+def test_a_pull_from_a_cursor_into_a_directory_is_continued_by_the_same_command(canned: Canned, tmp_path: Path) -> None:
+    canned.answers = [lines(LAST)]
+    for _ in range(2):
+        assert pulled(canned, tmp_path, "--cursor", "c1").exit_code == 0
+    assert pulled(canned, tmp_path).exit_code == 0
+    assert [one["cursor"] for one in canned.parameters()] == ["c1", "c9", "c9"]
+    for other in (("--cursor", "c2"), ("--cursor", "c9"), ("--since", "1d")):
+        assert "repeat --since or --cursor as it was" in str(pulled(canned, tmp_path, *other).exception)
+
+
+def test_a_directory_below_retention_needs_another_one(canned: Canned, tmp_path: Path) -> None:
+    canned.answers = [lines(LAST)]
+    assert pulled(canned, tmp_path, "--since", "1d").exit_code == 0
+    gone = {"type": "tistream:gone", "status": 410, "detail": "too old", "earliest_ts": "77"}
+    canned.answers = [Text(410, "application/problem+json", json.dumps(gone))]
+    text = str(pulled(canned, tmp_path, "--since", "1d").exception)
+    assert text.startswith("too old; begin at --since 77 (1970")
+    assert text.endswith("or later, into an empty directory")

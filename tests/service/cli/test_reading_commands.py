@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import ssl
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from tistream_client import TiStream, UnknownName
 from tistream_client.cli.app import app
 
 EVERYTHING = golden.load("everything")
+PAGE = (Path(__file__).parents[3] / "docs/cli.md").read_text()
 RECIPES = (Path(__file__).parents[3] / "docs/recipes.md").read_text()
 Line = dict[str, Any]
 
@@ -84,7 +86,7 @@ def test_a_pull_into_a_directory_is_continued_by_the_same_command(orders: list[L
     words[4] = "9d"
     status, text = failed(*words)
     assert status == 1
-    assert "repeat --since as it was" in text
+    assert "repeat --since or --cursor as it was" in text
 
 
 def test_a_pull_of_lines_into_a_directory_is_continued_too(orders: list[Line], tmp_path: Path) -> None:
@@ -109,7 +111,9 @@ def test_a_pull_of_lines_takes_times_of_people(orders: list[Line]) -> None:
     status, text = failed("pull", "--since", "1m", "--until", "now")
     assert status == 75
     assert text.startswith("nothing after 1m can be read yet: the newest ts is 4705965")
-    assert failed("pull", "--since", "1m", "--until", "2m")[1].endswith("use --since 2h --until 1h")
+    status, text = failed("pull", "--since", "1m", "--until", "2m")
+    assert status == 2
+    assert text.endswith("use --since 2h --until 1h")
 
 
 def test_a_pull_leaves_out_what_its_filters_do(orders: list[Line], tmp_path: Path) -> None:
@@ -191,6 +195,19 @@ def test_the_status_tells_again_from_fix(loaded: Consumer) -> None:
     status, text = failed("rows", "shop.orders", "--url", f"http://127.0.0.1:{free_port()}")
     assert status == 75
     assert text.startswith("no answer from")
+
+
+def test_the_example_of_the_page_runs(orders: list[Line], loaded: Consumer, tmp_path: Path) -> None:
+    [example, *_] = re.findall(r"^```\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    added, doctor, pull, tail, diff = [shlex.split(line)[1:] for line in example.splitlines()]
+    run(*[word.replace("http://127.0.0.1:8000", loaded.url) for word in added])
+    run("context", "use", added[2])
+    findings = json.loads(tried(*doctor, "-o", "json").stdout)["findings"]
+    assert [one["what"] for one in findings if one["state"] == "wrong"] == ["tenant 7/acme"], "its recording has ended"
+    run(*pull)
+    assert pulled(tmp_path / "out") == [(int(one["commit_ts"]), one["op"]) for one in orders]
+    assert len(run(*tail).splitlines()) == 5
+    assert run(*diff).startswith("@@ 2026-")
 
 
 def test_the_recipes_make_the_table(loaded: Consumer, tmp_path: Path) -> None:

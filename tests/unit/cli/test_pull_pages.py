@@ -5,7 +5,7 @@ import typer
 
 from tistream_client.cli.api_client import changes_path, split_lines, tenant_path
 from tistream_client.cli.pull.format import PullFormat, PullRequest, check_raw, check_snapshot
-from tistream_client.cli.pull.pull import PullProgress, is_over, page_parameters
+from tistream_client.cli.pull.pull import PullProgress, is_over, page_parameters, waits_for
 
 ROW = b'{"type":"row","op":"put","commit_ts":"5"}'
 DDL = b'{"type":"ddl","commit_ts":"6"}'
@@ -51,16 +51,24 @@ def test_pages_begin_at_the_start_and_go_on_from_the_cursor() -> None:
 
 
 def test_end_and_follow_are_handed_on() -> None:
-    assert page_parameters(PullRequest("7", "a", end_ts="9"), PullProgress(), "1") == {
-        "start_ts": "1",
-        "limit": "10000",
-        "end_ts": "9",
-        "wait_ms": "10000",
-    }
+    request, of = PullRequest("7", "a", end_ts="9"), {"start_ts": "1", "limit": "10000", "end_ts": "9"}
+    assert page_parameters(request, PullProgress(), "1") == of
+    assert page_parameters(request, PullProgress(waits=True), "1") == {**of, "wait_ms": "10000"}
     assert page_parameters(PullRequest("7", "a", follow=True), PullProgress(), "1") == {
         "start_ts": "1",
         "follow": "true",
     }
+
+
+def test_an_answer_without_events_below_the_end_is_waited_behind() -> None:
+    request, progress = PullRequest("7", "a", end_ts=str(7 << 18)), PullProgress()
+    assert waits_for(request, progress, got_events=False) == (
+        "for everything up to 1835008 (1970-01-01 00:00:00.007) (--until)"
+    )
+    assert progress.waits
+    assert waits_for(request, progress, got_events=True) is None
+    assert not progress.waits
+    assert waits_for(PullRequest("7", "a", follow=True), progress, got_events=False) is None
 
 
 BEGIN = b'{"type":"snapshot_begin","snapshot_ts":"7"}'
@@ -80,7 +88,7 @@ def test_the_pages_of_a_snapshot_have_its_parameters_until_its_end() -> None:
     assert not is_over(request, progress, got_events=True)
     progress.see(END)
     progress.see(RESOLVED)
-    after = {"cursor": "c7", "limit": "10000", "end_ts": "9", "wait_ms": "10000", "events": "rows"}
+    after = {"cursor": "c7", "limit": "10000", "end_ts": "9", "events": "rows"}
     assert page_parameters(request, progress, "0") == after
 
 

@@ -61,5 +61,7 @@ def test_without_a_terminal_only_reasons_to_wait_are_printed() -> None:
     bar = Bar(None, None, out)
     bar.tick()
     bar.say("no snapshot yet")
+    bar.say("no snapshot yet")
+    bar.say("for more")
     bar.close()
-    assert out.getvalue() == "waiting: no snapshot yet\n"
+    assert out.getvalue() == "waiting: no snapshot yet\nwaiting: for more\n"

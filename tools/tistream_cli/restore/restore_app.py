@@ -13,6 +13,7 @@ import typer
 from tistream_client.cli.base_url import DEFAULT_URL
 from tistream_client.cli.importing import importing
 from tistream_client.cli.options import Cluster, Tenant, Url
+from tistream_client.cli.times import FORMS, time_form
 
 IntoFile = Annotated[
     Path | None, typer.Option(help="A file with the text of --into, so that no password is in the list of processes.")
@@ -45,7 +46,7 @@ def restore(
     cluster: Cluster,
     tenant: Tenant,
     names: Annotated[str, typer.Argument(help="shop.orders, shop (its tables), or * (all tables).")] = "*",
-    at: Annotated[str, typer.Option(help="A TSO, an RFC 3339 time, now, or 10m (ten minutes ago).")] = "now",
+    at: Annotated[str, typer.Option(callback=time_form, help=f"The tables as of this time: {FORMS}.")] = "now",
     into: Annotated[
         str | None, typer.Option(help="mysql://user:password@host:port/database, parquet:DIR, or sql:DIR.")
     ] = None,
@@ -93,8 +94,10 @@ def undo(
     cluster: Cluster,
     tenant: Tenant,
     txn: Annotated[list[str] | None, typer.Option(help="start_ts of a transaction; may be repeated.")] = None,
-    from_: Annotated[str | None, typer.Option("--from", help="Every transaction committed after this time.")] = None,
-    to: Annotated[str, typer.Option(help="And at or before this one.")] = "now",
+    from_: Annotated[
+        str | None, typer.Option("--from", callback=time_form, help="Every transaction committed after this time.")
+    ] = None,
+    to: Annotated[str, typer.Option(callback=time_form, help="And at or before this one.")] = "now",
     tables: Annotated[
         list[str] | None, typer.Option(help="Only changes of these: shop.orders, shop.*; may be repeated.")
     ] = None,

@@ -11,7 +11,7 @@ import typer
 from tistream_client.cli.base_url import DEFAULT_URL
 from tistream_client.cli.importing import importing
 from tistream_client.cli.options import Cluster, Json, Tenant, Url
-from tistream_client.cli.times import FORMS, now_ms
+from tistream_client.cli.times import FORMS, SINCE_FORMS, now_ms, since_form, time_form
 
 TableName = Annotated[str, typer.Argument(help="DATABASE.TABLE, such as shop.orders.")]
 
@@ -28,7 +28,7 @@ def rows(
     table: TableName,
     cluster: Cluster,
     tenant: Tenant,
-    at: Annotated[str, typer.Option(help=f"Read as of this time: {FORMS}.")] = "now",
+    at: Annotated[str, typer.Option(callback=time_form, help=f"Read as of this time: {FORMS}.")] = "now",
     cursor: Annotated[str | None, typer.Option(help="Continue where an answer ended, at its ts.")] = None,
     key: Annotated[str | None, typer.Option(help="Only the row with this key: id=1, or JSON.")] = None,
     from_key: Annotated[str | None, typer.Option(help="Rows from this key on, or from its first columns.")] = None,
@@ -59,8 +59,13 @@ def history(
     key: Annotated[str, typer.Argument(help="The row's key: id=1, or JSON as in events.")],
     cluster: Cluster,
     tenant: Tenant,
-    since: Annotated[str | None, typer.Option("--since", "--from", help=f"Versions after this time: {FORMS}.")] = None,
-    to: Annotated[str, typer.Option("--until", "--to", help="Versions up to this time.")] = "now",
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", "--from", callback=since_form, help=f"Versions after: {SINCE_FORMS}. Default: earliest."
+        ),
+    ] = None,
+    to: Annotated[str, typer.Option("--until", "--to", callback=time_form, help="Versions up to this time.")] = "now",
     limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of newest versions.")] = 100,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
@@ -70,11 +75,11 @@ def history(
         from tistream_client.cli.api_client import ApiClient
         from tistream_client.cli.points.reads import Named, key_text, versions
         from tistream_client.cli.points.show import show_history, show_json
-        from tistream_client.cli.times import ts_text
+        from tistream_client.cli.times import since_text, ts_text
 
     params = {"key": key_text(key), "to": ts_text(to, now_ms())}
-    if since is not None:
-        params["from"] = ts_text(since, now_ms())
+    if (low := since_text(since, now_ms())) is not None:
+        params["from"] = low
     found = versions(ApiClient(url), Named.parse(cluster, tenant, table), params, limit)
     (show_json if as_json else show_history)(found)
 
@@ -102,9 +107,9 @@ def diff(
     tenant: Tenant,
     since: Annotated[
         str | None,
-        typer.Option("--since", "--from", help=f"The earlier time: {FORMS}. With --key: all."),
+        typer.Option("--since", "--from", callback=time_form, help=f"The earlier time: {FORMS}. With --key: all."),
     ] = None,
-    to: Annotated[str, typer.Option("--until", "--to", help="The later time.")] = "now",
+    to: Annotated[str, typer.Option("--until", "--to", callback=time_form, help="The later time.")] = "now",
     key: Annotated[str | None, typer.Option(help="The history of this row, change by change: id=1, or JSON.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of keys; with --key, of newest changes.")] = (
         None

@@ -52,16 +52,18 @@ class Directory(ABC):
     or if another process pulls into it; OSError if it cannot be created. `close` ends the lock."""
 
     form: PullFormat
+    continues = True
 
     def __init__(self, directory: Path, request: PullRequest) -> None:
         self._directory = directory
         self._request = {name: getattr(request, name) for name in _REQUEST_FIELDS}
         self._request["events"] = str(request.events or "all")
         self._request["since"] = request.since or request.start_ts
+        self._request["cursor"] = request.cursor
         self._request["format"] = str(self.form)
         self._lock: int | None = _locked(directory)
         try:
-            stored = self._read(request)
+            stored = self._read()
         except CliError:
             self.close()
             raise
@@ -104,7 +106,7 @@ class Directory(ABC):
             os.close(self._lock)
             self._lock = None
 
-    def _read(self, request: PullRequest) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any]:
         try:
             stored = json.loads((self._directory / _END).read_bytes())
         except FileNotFoundError:
@@ -117,7 +119,7 @@ class Directory(ABC):
         if not isinstance(stored, dict):
             raise CliError(f"{self._directory / _END} was not written by a pull: use an empty directory")
         try:
-            self._compare(stored, request, where)
+            self._compare(stored, where)
         except CliError:
             if stored.get("page") != 0:
                 raise
@@ -125,18 +127,20 @@ class Directory(ABC):
             return {}
         return stored
 
-    def _compare(self, stored: dict[str, Any], request: PullRequest, where: str) -> None:
+    def _compare(self, stored: dict[str, Any], where: str) -> None:
         before = stored.get("asked", self._request)  # earlier versions did not store it
-        since = before.get("since") if self._request["since"] is None else self._request["since"]
-        again = stored.get("page") == 0 and request.cursor == stored.get("cursor")  # killed before its first page
-        if (request.cursor is not None and not again) or before.get("since") != since:
+        begins = {"since": before.get("since"), "cursor": before.get("cursor")}
+        if "cursor" not in before and stored.get("page") == 0:  # of an earlier version, before its first page
+            begins["cursor"] = stored.get("cursor")
+        if any(self._request[name] not in (None, begin) for name, begin in begins.items()):
             raise CliError(f"{where}, from which this pull continues: omit --since and --cursor, repeat --since "
-                           "as it was, or use an empty directory")  # fmt: skip
+                           "or --cursor as it was, or use an empty directory")  # fmt: skip
         asked = {name: before.get(name) for name in _REQUEST_FIELDS}
-        if {**asked, "format": before.get("format", str(PullFormat.PARQUET))} != {**self._request, "since": since}:
+        asked["format"] = before.get("format", str(PullFormat.PARQUET))
+        if {**asked, **begins} != {**self._request, **begins}:
             raise CliError(f"{where} of {_words(before)}, not {_words(self._request)}: use an empty "
                            "directory")  # fmt: skip
-        self._request["since"] = since
+        self._request |= begins
 
     def _begin(self, request: PullRequest) -> None:
         """Create end.json, and remove the files of an incomplete page of an earlier pull."""
@@ -222,8 +226,8 @@ def _place(metadata: dict[bytes, bytes]) -> str:
 
 
 def _words(request: dict[str, str | None]) -> str:
-    return " ".join(f"{name}={value}" for name, value in request.items() if value is not None)
+    return " ".join(f"{name}={value}" for name, value in request.items() if value is not None and name != "cursor")
 
 
 def _cut() -> NoAnswer:
-    return NoAnswer("the answer is truncated; pull again from the last cursor")
+    return NoAnswer("the answer is truncated: run the same command again")

@@ -70,7 +70,7 @@ class Bar:
         self._clock = clock
         self._on = self._out.isatty()
         self._drawn_ms = 0
-        self._text = ""
+        self._said = ""
 
     def tick(self) -> None:
         """Draw what was seen, unless that was done just now."""
@@ -79,11 +79,12 @@ class Bar:
             self._draw(shown(self.seen, self._since, self._until, at_ms))
 
     def say(self, text: str) -> None:
-        """Say what the pull waits for."""
+        """Say what the pull waits for: without a terminal once, if it is the same as before."""
         if self._on:
             self._draw(f"waiting: {text}")
-        else:
+        elif text != self._said:
             self._out.write(f"waiting: {text}\n")
+            self._said = text
 
     def close(self) -> None:
         """Draw the progress for the last time. It stays on the screen."""

@@ -13,15 +13,17 @@ from typing import IO
 
 from tistream_client.cli.api_client import ApiClient, changes_path
 from tistream_client.cli.errors import LATER, NoAnswer, failed
+from tistream_client.cli.pull.again import Patience, given_up
 from tistream_client.cli.pull.format import PullRequest
 from tistream_client.cli.pull.progress import Bar, newest_ts
+from tistream_client.cli.times import shown_ts
 from tistream_client.core.errors import ApiError, BadRequest, Gone
 
 _PAGE_EVENTS = 10_000
 _ROWS = (b'{"type":"row"', b'{"type":"raw"')
 _MARK = b'{"type":"snapshot_'
 _WAIT_MS = "10000"
-_RECONNECT_SECONDS = 1.0
+_LAST = ("resolved", "continue")  # types of an answer's last line
 
 
 @dataclass(slots=True)
@@ -32,10 +34,11 @@ class PullProgress:
     ddls: int = 0
     resolved_ts: str = ""
     cursor: str | None = field(default=None, repr=False)
-    last_type: str = ""
+    last_type: str = ""  # of the lines of this answer
     after_cursor: int = 0  # number of events since the cursor; an answer from that cursor repeats them
     # While rows of a snapshot arrive: the requested time, or the snapshot's ts once that is known.
     snapshot: str | None = None
+    waits: bool = False  # whether the last answer had nothing, and the pull's end is not reached
 
     @property
     def events(self) -> int:
@@ -67,7 +70,7 @@ class PullProgress:
         elif self.last_type == "snapshot_begin":
             # Not `now`, so that after a lost connection the same rows are read again.
             self.snapshot = event["snapshot_ts"]
-        elif self.last_type in ("resolved", "continue"):
+        elif self.last_type in _LAST:
             if self.last_type == "resolved":  # not at snapshot_end, behind which no cursor is known yet
                 self.snapshot = None
             self.cursor, self.after_cursor = event["cursor"], 0
@@ -83,16 +86,18 @@ def pull(
     """Yield every line of the pull, with the progress after it. Ends when the pull has caught up, at end_ts, or after
     `limit` events.
 
-    With `follow`, it waits while the server cannot serve the tenant yet, and calls `say` with the reason. When the
-    connection is lost, it resumes from the last cursor and skips the events received since. Raises CliError, also if an
-    answer ends before its last line.
+    Once something has arrived, a pull whose answer is cut off, or refused for now, asks again from the last cursor, and
+    skips the events received since: without `follow` for up to a minute of waits. With `follow`, it also waits while
+    the server cannot serve the tenant yet. `say` is called with what it waits for. Raises CliError.
     """
     path = changes_path(request.cluster, request.tenant, request.database, request.table, raw=request.raw)
     progress = PullProgress(cursor=request.cursor, snapshot=request.snapshot)
     start_ts = request.start_ts
     said, marks = "", set[bytes]()
+    patience, begun = Patience(request.follow), False
     while True:
         before, repeated, in_snapshot = progress.events, progress.after_cursor, progress.snapshot is not None
+        got, progress.last_type = in_snapshot or repeated > 0, ""
         try:
             for line in _marked_once(client.lines(path, page_parameters(request, progress, start_ts or "0")), marks):
                 if repeated:
@@ -100,30 +105,29 @@ def pull(
                     continue
                 progress.see(line)
                 yield line, progress
+            if progress.last_type not in _LAST:
+                raise NoAnswer("the answer ended before its last line, so the API server may have stopped")
         except LATER as error:
-            if not request.follow or (isinstance(error, NoAnswer) and not progress.last_type):
-                raise (failed(error) if isinstance(error, ApiError) else error) from error
-            if not progress.last_type and str(error) != said:
+            begun = begun or progress.last_type != ""
+            again = begun or (request.follow and isinstance(error, ApiError))
+            seconds = patience.seconds(error, progress.events, progress.cursor) if again else None
+            if seconds is None:
+                raise given_up(error, progress.cursor if begun else None, progress.after_cursor) from error
+            if str(error) != said and not (begun and request.follow):
                 said = str(error)
                 say(said)
-            sleep(_RECONNECT_SECONDS)
-            continue
-        except Gone as error:
-            if start_ts is not None or progress.cursor is not None or in_snapshot or error.earliest_ts is None:
-                raise failed(error) from error
-            start_ts = str(error.earliest_ts)  # without a given start, begin at the earliest ts
+            sleep(seconds)
             continue
         except ApiError as error:
             if is_past_end(request, error):
                 return
-            raise failed(error) from error
-        if progress.last_type not in ("resolved", "continue"):
-            raise NoAnswer(
-                "the answer ended before its last line, so the API server may have stopped: pull again from the last "
-                "cursor"
-            )
-        if is_over(request, progress, got_events=in_snapshot or progress.events > before):
+            start_ts = earliest_ts(error, begun=start_ts is not None or progress.cursor is not None or in_snapshot)
+            continue
+        begun, got = True, got or progress.events > before
+        if is_over(request, progress, got_events=got):
             return
+        if waits := waits_for(request, progress, got_events=got):
+            say(waits)
 
 
 def _marked_once(lines: Iterator[bytes], marks: set[bytes]) -> Iterator[bytes]:
@@ -134,6 +138,14 @@ def _marked_once(lines: Iterator[bytes], marks: set[bytes]) -> Iterator[bytes]:
         elif line not in marks:
             marks.add(line)
             yield line
+
+
+def earliest_ts(error: ApiError, *, begun: bool) -> str:
+    """The ts at which a pull begins that was refused because all retained events begin later. Raises the CliError of
+    any other error, and if the pull has `begun`, at a ts that the user gave or a cursor."""
+    if begun or not isinstance(error, Gone) or error.earliest_ts is None:
+        raise failed(error) from error
+    return str(error.earliest_ts)
 
 
 def is_past_end(request: PullRequest, error: ApiError) -> bool:
@@ -153,6 +165,13 @@ def is_over(request: PullRequest, progress: PullProgress, *, got_events: bool) -
     return not got_events
 
 
+def waits_for(request: PullRequest, progress: PullProgress, *, got_events: bool) -> str | None:
+    """What a pull with an end waits for, once an answer had no events. Stores it in `progress`. None: it does not
+    wait."""
+    progress.waits = request.end_ts is not None and not got_events
+    return f"for everything up to {shown_ts(request.end_ts)} (--until)" if progress.waits else None
+
+
 def page_parameters(request: PullRequest, progress: PullProgress, start_ts: str) -> dict[str, str]:
     """The query parameters that request the next page: with the cursor or, before the first page, with `start_ts`."""
     left = _PAGE_EVENTS if request.limit is None else request.limit - progress.events
@@ -169,7 +188,9 @@ def page_parameters(request: PullRequest, progress: PullProgress, start_ts: str)
         return {**params, "follow": "true"}
     params["limit"] = limit
     if request.end_ts is not None:
-        params |= {"end_ts": request.end_ts, "wait_ms": _WAIT_MS}
+        params["end_ts"] = request.end_ts
+        if progress.waits:
+            params["wait_ms"] = _WAIT_MS
     return params
 
 

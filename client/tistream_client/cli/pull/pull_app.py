@@ -14,7 +14,7 @@ from tistream_client.cli.importing import importing
 from tistream_client.cli.options import Cluster, Tenant, Url
 from tistream_client.cli.pull.format import PullEvents, PullFormat, PullRequest, directory, named_table
 from tistream_client.cli.pull.run_pull import run
-from tistream_client.cli.times import FORMS
+from tistream_client.cli.times import FORMS, SINCE_FORMS, since_form, time_form
 
 Columns = Annotated[str | None, typer.Option(help="Names of columns, with commas between: id,total.")]
 Operations = Annotated[str | None, typer.Option(help="Only these: insert,update,delete.")]
@@ -28,10 +28,14 @@ def pull(
     table: Annotated[str | None, typer.Option(help="Only this table: shop.orders.")] = None,
     database: Annotated[str | None, typer.Option(help="Only this database.")] = None,
     since: Annotated[
-        str | None, typer.Option("--since", "--start-ts", help=f"Begin after: {FORMS}. Default: all retained events.")
+        str | None,
+        typer.Option(
+            "--since", "--start-ts", callback=since_form, help=f"Begin after: {SINCE_FORMS}. Default: earliest."
+        ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", "--end-ts", help="End here, in the same forms; wait until it is resolved.")
+        str | None,
+        typer.Option("--until", "--end-ts", callback=time_form, help=f"End here, once it is resolved: {FORMS}."),
     ] = None,
     columns: Columns = None,
     where: Where = None,
@@ -64,7 +68,8 @@ def pull(
         bool, typer.Option("--squash", help="Net changes only: each key once. With --since, or the first --cursor.")
     ] = False,
     snapshot: Annotated[
-        str | None, typer.Option(help=f"The rows as of then, and the changes after: {FORMS}; ndjson only.")
+        str | None,
+        typer.Option(callback=time_form, help=f"The rows as of then, and the changes after: {FORMS}; ndjson only."),
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="The changes of a tenant of RawKV.")] = False,
     keyspace: Annotated[
@@ -92,7 +97,7 @@ def tail(
     tenant: Tenant,
     table: Annotated[str | None, typer.Argument(help="Only this table: shop.orders. Default: all.")] = None,
     database: Annotated[str | None, typer.Option(help="Only this database.")] = None,
-    since: Annotated[str, typer.Option(help=f"Begin after: {FORMS}.")] = "now",
+    since: Annotated[str, typer.Option(callback=since_form, help=f"Begin after: {SINCE_FORMS}.")] = "now",
     columns: Columns = None,
     where: Where = None,
     operations: Operations = None,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tistream_client.cli.errors import AGAIN, CliError
+from tistream_client.cli.errors import AGAIN, USAGE, CliError, Refused
 from tistream_client.cli.importing import importing
 from tistream_client.cli.pull.format import (
     PullEvents,
@@ -22,10 +22,12 @@ from tistream_client.cli.pull.format import (
     check_squash,
 )
 from tistream_client.cli.times import now_ms, shown_ts, since_text, ts_text
+from tistream_client.core.errors import Gone
 from tistream_client.core.times import NOW
 
 if TYPE_CHECKING:
     from tistream_client.cli.api_client import ApiClient
+    from tistream_client.cli.pull.directory import Directory
 
 
 def run(request: PullRequest, form: PullFormat, out: Path | None, url: str, *, squash: bool) -> None:
@@ -43,13 +45,12 @@ def run(request: PullRequest, form: PullFormat, out: Path | None, url: str, *, s
     if out is not None:
         with importing():
             from tistream_client.cli.pull.directory import ToFiles, ToLines
-            from tistream_client.cli.pull.pages import pull_pages
 
             _need_arrow(form)
         pages = (ToLines if form is PullFormat.NDJSON else ToFiles)(out, request)
         with closing(pages):
             placed_request = placed(client, pages.continued(request))
-            pull_pages(client, placed_request, pages, Bar(placed_request.start_ts, placed_request.end_ts))
+            _into(pages, client, placed_request)
         return
     placed_request = placed(client, request)
     bar = Bar(placed_request.start_ts, placed_request.end_ts)
@@ -73,6 +74,19 @@ def run(request: PullRequest, form: PullFormat, out: Path | None, url: str, *, s
     pull_pages(client, placed_request, to_stdout(sys.stdout.buffer), bar)
 
 
+def _into(pages: Directory, client: ApiClient, request: PullRequest) -> None:
+    from tistream_client.cli.pull.pages import pull_pages
+    from tistream_client.cli.pull.progress import Bar
+
+    stored = pages.cursor is not None
+    try:
+        pull_pages(client, request, pages, Bar(request.start_ts, request.end_ts))
+    except Refused as error:
+        if stored and isinstance(error.refusal, Gone):  # the directory allows no other --since
+            raise CliError(f"{error}, into an empty directory") from error
+        raise
+
+
 def placed(client: ApiClient, request: PullRequest) -> PullRequest:
     """The request with its times as TSO. `now` is what can be read now. A pull with filters ends there by default,
     because an answer of it without events does not say that nothing follows. Raises CliError."""
@@ -89,7 +103,8 @@ def placed(client: ApiClient, request: PullRequest) -> PullRequest:
             raise CliError(text, AGAIN)
         low, high = (newest if ts == NOW else ts for ts in (low, high))
     if low is not None and high is not None and int(high) < int(low):
-        raise CliError(f"--until {request.end_ts} lies before --since {request.start_ts}: use --since 2h --until 1h")
+        text = f"--until {request.end_ts} lies before --since {request.start_ts}: use --since 2h --until 1h"
+        raise CliError(text, USAGE)
     return replace(request, start_ts=low, end_ts=high, snapshot=snapshot)
 
 

@@ -22,6 +22,7 @@ class ToStream:
 
     out: IO[bytes]
     form: PullFormat = PullFormat.ARROW
+    continues: bool = False
 
     def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
         """Check a page, and write its bytes unchanged. Returns and raises the same as Pages.write."""
@@ -57,6 +58,7 @@ class ToOneStream:
 
     out: IO[bytes]
     form: PullFormat = PullFormat.ARROW
+    continues: bool = False
     _stream: pa.ipc.RecordBatchStreamWriter | None = field(default=None, init=False)
     _schema: pa.Schema | None = field(default=None, init=False)
     _cursor: str | None = field(default=None, init=False)
@@ -107,4 +109,4 @@ class ToOneStream:
 
 
 def _cut() -> NoAnswer:
-    return NoAnswer("the answer is truncated; pull again from the last cursor")
+    return NoAnswer("the answer is truncated")

@@ -1,0 +1,50 @@
+"""Decides when a pull asks again after an answer that was cut off or refused for now. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tistream_client.cli.errors import AGAIN, CliError, failed
+from tistream_client.core.errors import ApiError
+
+_FOLLOW_S = 1.0
+_FIRST_S = 0.5
+_LONGEST_S = 10.0
+_PATIENCE_S = 60.0
+
+
+@dataclass(slots=True)
+class Patience:
+    """The waits of a pull. One that follows waits a second each time, without end. Any other one waits twice as long
+    each time, or as long as the server asks, and gives up after a minute of waits without a new event or cursor."""
+
+    follow: bool
+    _at: tuple[int, str | None] = field(default=(0, None), init=False)
+    _waited: float = field(default=0.0, init=False)
+    _pause: float = field(default=_FIRST_S, init=False)
+
+    def seconds(self, error: Exception, events: int, cursor: str | None) -> float | None:
+        """For how many seconds to wait before the next request; None: give up. `events` and `cursor` are those of the
+        pull so far."""
+        if self.follow:
+            return _FOLLOW_S
+        if isinstance(error, CliError) and error.status != AGAIN:
+            return None
+        if (events, cursor) != self._at:
+            self._at, self._waited, self._pause = (events, cursor), 0.0, _FIRST_S
+        wanted = error.retry_after_s if isinstance(error, ApiError) else None
+        found = self._pause if wanted is None else wanted
+        if self._waited + found > _PATIENCE_S:
+            return None
+        self._waited, self._pause = self._waited + found, min(2 * self._pause, _LONGEST_S)
+        return found
+
+
+def given_up(error: CliError | ApiError, cursor: str | None, after_cursor: int) -> CliError:
+    """The error of a pull that does not ask again. `cursor` is the last one that was written; None: none was, or the
+    same command continues. `after_cursor` events were written behind it."""
+    found = failed(error) if isinstance(error, ApiError) else error
+    if cursor is None:
+        return found
+    written = f", of whose events the first {after_cursor} are written" if after_cursor else ""
+    return CliError(f"{found}; to continue: --cursor {cursor}{written}", found.status)

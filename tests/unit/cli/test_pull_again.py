@@ -1,0 +1,51 @@
+"""When a pull asks again after an answer that was cut off or refused for now."""
+
+from __future__ import annotations
+
+from tistream_client.cli.errors import AGAIN, FIX, CliError, NoAnswer
+from tistream_client.cli.pull.again import Patience, given_up
+from tistream_client.core.errors import api_error
+
+CUT = NoAnswer("no answer from http://h")
+
+
+def test_waits_double_up_to_a_minute_in_all() -> None:
+    patience, waits = Patience(follow=False), []
+    while (seconds := patience.seconds(CUT, 3, "c")) is not None:
+        waits.append(seconds)
+    assert waits == [0.5, 1, 2, 4, 8, 10, 10, 10, 10]
+
+
+def test_a_new_event_or_cursor_begins_a_new_minute() -> None:
+    patience = Patience(follow=False)
+    assert [patience.seconds(CUT, *at) for at in ((0, None), (0, None), (1, None), (1, "c"), (1, "c"))] == [
+        0.5, 1, 0.5, 0.5, 1,
+    ]  # fmt: skip
+
+
+def test_the_server_says_how_long() -> None:
+    patience = Patience(follow=False)
+    busy = api_error("/x", 429, {"detail": "too many"}, "40")
+    assert patience.seconds(busy, 1, None) == 40
+    assert patience.seconds(busy, 1, None) is None, "80 s are more than a minute"
+
+
+def test_what_the_user_has_to_change_is_not_tried_again() -> None:
+    assert Patience(follow=False).seconds(NoAnswer("unknown authority", FIX), 1, None) is None
+
+
+def test_a_pull_that_follows_never_gives_up() -> None:
+    patience = Patience(follow=True)
+    assert {patience.seconds(CUT, 0, None) for _ in range(500)} == {1}
+
+
+def test_the_error_says_how_to_continue() -> None:
+    assert given_up(CUT, None, 3) is CUT, "nothing was written, or the same command continues"
+    found = given_up(CUT, "c9", 0)
+    assert (str(found), found.status) == ("no answer from http://h; to continue: --cursor c9", AGAIN)
+    refused = given_up(api_error("/x", 503, {"detail": "down"}, None), "c9", 2)
+    assert isinstance(refused, CliError)
+    assert refused.status == AGAIN
+    assert str(refused) == (
+        "/x: down; run the same command again later; to continue: --cursor c9, of whose events the first 2 are written"
+    )

@@ -81,6 +81,7 @@ class ModelKafka:
     rng: Random
     faults: Faults = field(default_factory=Faults)
     down: bool = False
+    unserved: int = 0  # answers that are still to come of a broker that lists partitions and does not serve them yet
     topics: dict[str, list[list[Record]]] = field(default_factory=dict)
     transactions: list[Transaction] = field(default_factory=list)
     decided: int = 0
@@ -421,6 +422,9 @@ class ModelAdmin:
 
     def list_offsets(self, asked: Mapping[Any, Any], request_timeout: float, **_: Any) -> dict[Any, Future[Any]]:
         def ends() -> dict[Any, int]:
+            if self._kafka.unserved:
+                self._kafka.unserved -= 1
+                raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
             return {place: len(self._kafka.topics[place.topic][place.partition]) for place in asked}
 
         whole = self._answered(ends, request_timeout)

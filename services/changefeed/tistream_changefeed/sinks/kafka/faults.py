@@ -22,6 +22,9 @@ CONNECTING = {
 }
 _PLAIN = "security.protocol"
 """The client says so when a broker closes a connection before it has answered. A broker that ends does so too."""
+UNSERVED = frozenset(("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_LEADER_EPOCH",
+                      "FENCED_LEADER_EPOCH", "UNKNOWN_TOPIC_OR_PART"))  # fmt: skip
+"""Errors of a partition that its broker does not serve yet, or not any more."""
 _FENCED = frozenset(("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"))
 
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, Resource
 from tistream.concurrency import sleep
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
-from tistream_changefeed.sinks.kafka.faults import closed_before_answer, failure_of, names_cause
+from tistream_changefeed.sinks.kafka.faults import UNSERVED, closed_before_answer, failure_of, names_cause
 from tistream_changefeed.sinks.kafka.target import (
     PARTITIONS_DEFAULT,
     KafkaTarget,
@@ -151,20 +151,30 @@ class Topics:
 
     def ends(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """The end offset of every partition of these topics; a topic that does not exist has none."""
-        found: dict[str, dict[int, int]] = {}
-        for topic in topics:
-            count = self._count(topic) or 0
-            newest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            asked = {TopicPartition(topic, number): newest for number in range(count)}
-            answers = (
-                {}
-                if not asked
-                else self._admin.list_offsets(
-                    asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._answer_s
-                )
-            )
-            found[topic] = {at.partition: self._done(answer, topic).offset for at, answer in answers.items()}
-        return found
+        return {topic: self._served_ends(topic) for topic in topics}
+
+    def _served_ends(self, topic: str) -> dict[int, int]:
+        """The end offset of every partition of a topic. A broker lists a new topic before it serves the partitions, so
+        it is asked again for some time."""
+        for _ in range(LISTED_LOOKS):
+            try:
+                return self._ends(topic)
+            except FeedFailed as error:
+                if error.failure.cause not in UNSERVED:
+                    raise
+            sleep(LISTED_PAUSE_S)
+        return self._ends(topic)
+
+    def _ends(self, topic: str) -> dict[int, int]:
+        count = self._count(topic) or 0
+        if not count:
+            return {}
+        newest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(topic, number): newest for number in range(count)}
+        answers = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._answer_s
+        )
+        return {at.partition: self._done(answer, topic).offset for at, answer in answers.items()}
 
     def _count(self, topic: str) -> int | None:
         """The number of partitions of a topic; None if it does not exist."""

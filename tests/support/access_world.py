@@ -123,6 +123,24 @@ class Guarded:
         eventually(lambda: send(self.url, "GET", "/metrics", f"Bearer {probe}").status == 200)
         return f"Bearer {token}"
 
+    def settled(self) -> Guarded:
+        """Wait until the API server is ready, has read the issuer's keys, and reads both tenants to their ends."""
+        eventually(lambda: send(self.url, "GET", "/readyz", None).status == 200)
+        eventually(lambda: send(self.url, "GET", "/v1/tokens", f"Bearer {self.issuer.sign([])}").status == 403)
+        header = self.known(self.token(EVERYTHING.model_dump()))
+        for one in (self.mine, self.other):
+            path = f"/v1/clusters/{one.cluster}/tenants/{one.tenant}/status"
+            end = resolved(self.up.api.url, path, None)
+            eventually(lambda path=path, end=end: resolved(self.url, path, header) == end)
+        return self
+
+
+def resolved(url: str, path: str, header: str | None) -> str | None:
+    """The resolved_ts of a tenant's status; None while there is none."""
+    answer = send(url, "GET", path, header)
+    found: str | None = json.loads(answer.raw.split(b"\r\n\r\n")[-1]).get("resolved_ts")
+    return found
+
 
 def start_guarded(up: Platform, issuer: Issuer, objects: Recording, clock: Clock = CLOCK, **settings: Any) -> Server:
     """Start one more API server of the platform, with authentication. Rejections are not delayed, unless the caller
@@ -156,6 +174,6 @@ def guarded(directory: Path, **settings: Any) -> Iterator[Guarded]:
         mine, other = (Target(cluster, f"{name}{tag}", *SECRETS[name], draw_token()[0]) for name in SECRETS)
         elsewhere = Target(f"d{cluster}", other.tenant, other.database, other.table, other.token_id)
         try:
-            yield Guarded(up, api, objects, tokens, issuer, mine, other, elsewhere)
+            yield Guarded(up, api, objects, tokens, issuer, mine, other, elsewhere).settled()
         finally:
             api.stop()

@@ -172,10 +172,22 @@ class SorterProcess:
             return NO_BACKFILL_MS
         return 0 if self._bases.convert([task for task in self.node.tasks() if task.stopped is None]) else None
 
+    def joined(self) -> SorterProcess:
+        """Wait until the meta server knows it."""
+        eventually(lambda: self._membership.registered is not None)
+        return self
+
     def take_nothing_more(self) -> None:
         """It is there, and follows no routes: what is to come to it does not."""
+        self._end(self._assign)
+
+    def convert_nothing(self) -> None:
+        """Chunks of backfills stay what they are."""
+        self._end(self._convert_bases)
+
+    def _end(self, body: Callable[[], object]) -> None:
         for loop in self._loops:
-            if loop.name == self._assign.__name__:
+            if loop.name == body.__name__:
                 assert loop.stop(PATIENCE_S)
 
     def stop(self) -> None:

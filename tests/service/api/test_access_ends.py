@@ -49,7 +49,7 @@ def world(guarded_api: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """With an API server and an issuer of its own."""
     issuer = Issuer(tmp_path_factory.mktemp("ends") / "keys.json")
     api = start_guarded(guarded_api.up, issuer, guarded_api.objects, limits=LIMITS, pulls_max=8)
-    yield replace(guarded_api, api=api, issuer=issuer)
+    yield replace(guarded_api, api=api, issuer=issuer).settled()
     api.stop()
 
 
@@ -402,7 +402,7 @@ def test_an_issuers_new_keys_are_taken_and_old_ones_are_not(world: Guarded, monk
     monkeypatch.setattr(jwt_callers, "REFRESH_LEAST_MS", 0)
     path = tenant_path(world, "status")
     grants = [world.other.grant(["read"], "tenant")]
-    assert send(world.url, "GET", path, f"Bearer {world.issuer.sign(grants)}").status == 200
+    eventually(lambda: send(world.url, "GET", path, f"Bearer {world.issuer.sign(grants)}").status == 200)
     fresh = ec.generate_private_key(ec.SECP256R1())
     world.issuer.publish(fresh, "k9")
     header = f"Bearer {world.issuer.sign(grants, key=fresh, kid='k9')}"

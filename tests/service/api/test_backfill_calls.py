@@ -259,8 +259,15 @@ def backed_up(loaded: Consumer, backup: str, cancelled: Cancelled) -> Line:
     one = f"{BACKFILLS}/{ask(loaded, 'POST', BACKFILLS, order).json()['backfill_id']}"
     eventually(lambda: ask(loaded, "GET", one).json()["state"] != "running")
     eventually(lambda: None not in listed(loaded).values())
+    eventually(lambda: not [table for table in ask(loaded, "GET", one).json()["tables"] if untaken(table)])
     found: Line = ask(loaded, "GET", one).json()
     return found
+
+
+def untaken(table: Line) -> bool:
+    """Whether the API does not know yet that the sorters have taken the table's chunks: it follows each task's log, and
+    the backfill ends as soon as the logs have them."""
+    return "the sorters have not taken" in (table["held_by"] or "")
 
 
 def test_before_a_backfill_a_snapshot_is_refused_with_the_way_out(before: Before) -> None:

@@ -155,7 +155,8 @@ def test_the_open_transaction_of_a_killed_holder_is_aborted_and_not_waited_for(
 def test_a_record_behind_the_open_transaction_of_another_feed_is_read(broker: LocalKafka) -> None:
     target = target_of(broker, "shared")
     mine = Holding(target).open()
-    other = Producer({"bootstrap.servers": broker.address, "transactional.id": "another-feed"})
+    lasts = {"transactional.id": "another-feed", "transaction.timeout.ms": 600_000}
+    other = Producer({"bootstrap.servers": broker.address, **lasts})
     other.init_transactions(PATIENCE_S)
     other.begin_transaction()
     other.produce(target.progress_topic, b"{}", b"7/acme/other/0", 0)
@@ -187,6 +188,7 @@ def test_a_topic_that_was_deleted_stops_the_feed(broker: LocalKafka) -> None:
     Holding(target).open().send((101, 0, b"a"))
     admin = AdminClient({"bootstrap.servers": broker.address})
     admin.delete_topics(["deleted"])["deleted"].result(PATIENCE_S)
+    eventually(lambda: "deleted" not in admin.list_topics(timeout=PATIENCE_S).topics)
     with pytest.raises(FeedFailed, match="1 messages were sent to the partition, and it ends at offset 0") as found:
         Holding(target, replace(ORDER, fence=Fence(1, 2))).open()
     assert found.value.failure.kind == "failed"

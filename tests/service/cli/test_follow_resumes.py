@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from support.platform import free_port
 from tistream_client.cli.api_client import ApiClient
 from tistream_client.cli.errors import CliError
 from tistream_client.cli.pull.format import PullRequest
@@ -100,17 +101,22 @@ def test_a_follow_waits_for_a_server_that_cannot_serve_yet() -> None:
 def test_a_pull_that_does_not_follow_is_refused_at_once() -> None:
     refused = b"HTTP/1.1 503 Later\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}"
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=lambda: listening.accept()[0].sendall(refused), daemon=True).start()
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65_536)  # a close before it would reset the connection
+                connection.sendall(refused)
+
+        threading.Thread(target=serve, daemon=True).start()
         client = ApiClient(f"http://127.0.0.1:{listening.getsockname()[1]}")
         with pytest.raises(CliError, match="503"):
             list(pull(client, PullRequest("7", "a", start_ts="1")))
 
 
 def test_a_server_that_never_answered_is_an_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
     with pytest.raises(CliError, match="no answer from"):
-        list(pull(ApiClient(f"http://127.0.0.1:{port}"), PullRequest("7", "a", start_ts="1", follow=True)))
+        list(pull(ApiClient(f"http://127.0.0.1:{free_port()}"), PullRequest("7", "a", start_ts="1", follow=True)))
 
 
 def test_a_pull_that_has_begun_goes_on_where_it_was_cut_off() -> None:

@@ -76,6 +76,7 @@ def test_stores_are_spread_and_each_is_read_by_one(tmp_path: Path) -> None:
     with running(tmp_path) as world:
         for name in ("dispatcher-2", "dispatcher-3"):
             world.start_dispatcher(name)
+        eventually(lambda: len(counts(world)) == 3)
         begin_tiny(world)
         for store in STORES:
             put(world, store, 0)

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from fastapi.testclient import TestClient
 
+from support.metas import LEASE_MS
 from support.waiting import eventually
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
@@ -49,7 +50,8 @@ def test_the_others_start_and_the_bad_one_is_told(tmp_path, hostile):
     path.parent.mkdir(parents=True)
     hostile(path)
     objects.put(layout.schema_snap(GOOD), snap())
-    settings = MetaSettings(database_url=f"sqlite:///{tmp_path}/meta.db", check_ms=10, snapshot_retry_max_ms=50)
+    timings = {"check_ms": 10, "snapshot_retry_max_ms": 50, "lease_ms": LEASE_MS}
+    settings = MetaSettings(database_url=f"sqlite:///{tmp_path}/meta.db", **timings)
     with TestClient(build_app(settings, objects, SystemClock()), raise_server_exceptions=False) as http:
         eventually(lambda: http.get("/readyz").status_code == 200)
         for tenant in (BAD, GOOD):

@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from support.backup_files import Backup
+from support.metas import LEASE_MS
 from support.waiting import eventually
 from tistream.clock import SystemClock
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -33,7 +34,7 @@ def opened(url: str) -> MemoryObjectStore:
 @pytest.fixture
 def meta(tmp_path: Path) -> Iterator[TestClient]:
     """A meta server with one tenant."""
-    settings = MetaSettings(database_url=f"sqlite:///{tmp_path}/meta.db")
+    settings = MetaSettings(database_url=f"sqlite:///{tmp_path}/meta.db", lease_ms=LEASE_MS)
     app = build_app(settings, MemoryObjectStore(), SystemClock(), open_log=opened)
     with TestClient(app, raise_server_exceptions=False) as client:
         eventually(lambda: client.get("/readyz").status_code == 200)

@@ -29,7 +29,7 @@ def begin(world: World) -> None:
 
 def test_it_comes_back_once_others_have_everything(tmp_path: Path) -> None:
     with running(tmp_path, ranges=4) as world:
-        other = SorterProcess(world, "sorter-2")
+        other = SorterProcess(world, "sorter-2").joined()
         begin(world)
         command = ["node", "drain", "sorter-1", "--wait", str(int(PATIENCE_S))]  # as a pod's preStop hook has it
         answer = CliRunner().invoke(app, command, env={"TISTREAM_URL": world.meta.url})  # a meta server answers as well

@@ -117,7 +117,7 @@ def test_a_restart_keeps_tenants_and_versions_and_gives_sorters_new_epochs(meta)
     meta.objects.put(layout.schema_snap(ACME), SNAP)
     meta.create()
     meta.register()
-    eventually(lambda: meta.tenant()["tasks"])
+    eventually(lambda: meta.tenant()["tasks"] and meta.tenant()["problem"] is None)  # each task has its sorter
     before = meta.routes()
     meta.stop()
     meta.start()

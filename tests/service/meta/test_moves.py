@@ -65,7 +65,7 @@ def holder(world: World) -> str | None:
 
 def test_a_task_that_is_moved_back_and_forth_loses_nothing_and_writes_nothing_twice(tmp_path: Path) -> None:
     with running(tmp_path) as world:
-        other = SorterProcess(world, "sorter-2")
+        other = SorterProcess(world, "sorter-2").joined()
         begin(world)
         for number in range(COUNT):
             if number % 8 == 4:
@@ -109,7 +109,7 @@ def settled_tasks(world: World) -> list[TaskInfo]:
 
 def test_tasks_that_are_split_moved_and_merged_lose_nothing_and_write_nothing_twice(tmp_path: Path) -> None:
     with running(tmp_path) as world:
-        other = SorterProcess(world, "sorter-2")
+        other = SorterProcess(world, "sorter-2").joined()
         begin(world)
         seen, done, merging = set[int](), Counter[str](), 0
         for number in range(COUNT):
@@ -141,7 +141,7 @@ def test_tasks_that_are_split_moved_and_merged_lose_nothing_and_write_nothing_tw
 
 def test_a_sorter_that_is_drained_ends_with_nothing_and_gets_nothing(tmp_path: Path) -> None:
     with running(tmp_path, ranges=4) as world:
-        other = SorterProcess(world, "sorter-2")
+        other = SorterProcess(world, "sorter-2").joined()
         begin(world)
         world.client.drain("sorter-1")
         eventually(lambda: {task.sorter_node for task in world.client.tasks().tasks} == {"sorter-2"})

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from support.effort import cases
 from support.mariadb import MariaDb
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream_meta import migrations
@@ -106,7 +106,7 @@ def test_one_that_is_killed_in_the_middle_of_a_statement_is_gone_on_with(mariadb
         killed = beside.submit(repository.prepare)
         eventually(lambda: mariadb.clients("Waiting for table metadata lock"))
         mariadb.kill()
-        assert isinstance(killed.exception(30), Unavailable)
+        assert isinstance(killed.exception(PATIENCE_S), Unavailable)
     assert prepared(repository) == NEWEST
     assert schema(mariadb, mysql_url) == wanted
     repository.close()

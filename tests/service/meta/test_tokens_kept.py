@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
+from support.metas import LEASE_MS
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock, SystemClock
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, Unavailable, UnknownName
@@ -188,7 +189,8 @@ def test_a_board_without_readers_rests_until_one_comes(repository: Repository) -
 def test_the_first_token_may_do_everything_until_it_is_revoked_for_good(tmp_path: Path) -> None:
     path = tmp_path / "first.token"
     path.write_text(FIRST + "\n")
-    settings = MetaSettings(database_url=f"sqlite:///{tmp_path}/meta.db", first_token_file=path)
+    url = f"sqlite:///{tmp_path}/meta.db"
+    settings = MetaSettings(database_url=url, first_token_file=path, lease_ms=LEASE_MS)
     for still_valid in (True, False):
         with TestClient(build_app(settings, MemoryObjectStore(), SystemClock())) as http:
 

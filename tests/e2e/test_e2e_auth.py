@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from support import golden, plain_http
-from support.command import command
+from support.command import patient_command
 from support.platform import Platform
 from support.waiting import eventually
 
@@ -17,7 +17,7 @@ CLUSTER, TENANT = SET.tenant.cluster_id, SET.tenant.tenant_id
 
 def tistream(platform: Platform, *arguments: str, token: Path | None, status: int = 0) -> str:
     shown = ["--token-file", str(token)] if token is not None else []
-    done = command(*shown, *arguments, "--url", platform.url)
+    done = patient_command(*shown, *arguments, "--url", platform.url)
     assert done.returncode == status, done.stderr
     return done.stdout + done.stderr
 
@@ -44,6 +44,7 @@ def test_a_platform_with_auth_from_its_first_token_to_a_revoked_one(guarded: Pla
         return answer.status_code == 200 and int(answer.json()["resolved_ts"]) >= SET.end_ts
 
     eventually(caught_up)
+    eventually(lambda: plain_http.get(status, headers=bearer(reader)).status_code == 403)  # the API knows the token
     pulled = tistream(platform, "pull", *of_tenant, "--database", "wide", "--table", "small", token=reader)
     assert '"table":"small"' in pulled
     assert "does not grant" in tistream(platform, "pull", *of_tenant, token=reader, status=1)

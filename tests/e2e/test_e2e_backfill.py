@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from support import golden, log_backup, pull
+from support.command import patient_command
 from support.cut_set import commit_timestamps, cut
 from support.effort import cases
 from support.golden import Delivery
@@ -21,16 +21,16 @@ from support.pull_world import golden_world
 from support.waiting import eventually
 from tistream.logbackup import prefix
 from tistream.read.cursor import Position
-from tistream_cli.app import app as command
+from tistream_api.status.backfilled_tables import GONE
 
 Line = dict[str, Any]
 
 
 def say(*words: str) -> str:
     """What a command of `tistream` prints."""
-    done = CliRunner().invoke(command, [*words])
-    assert done.exit_code == 0, done.output
-    return done.output
+    done = patient_command(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def rows_of(lines: list[Line]) -> Counter[str]:
@@ -62,13 +62,20 @@ def test_one_command_gives_a_tenant_with_rows_and_changes(up: Platform, name: st
     assert "source log-1" in added
     assert "backfill of all tables has begun" in added
     tenant = f"{up.url}/v1/clusters/7/tenants/rowed-{name}"
-    with up.http(60) as http:
-        eventually(lambda: http.get(f"{tenant}/backfills/b1").json()["state"] != "running")
-        info = http.get(f"{tenant}/backfills/b1").json()
-        assert (info["state"], info["reason"]) == ("finished", None)
+    with up.patient_http() as http:
+
+        def info() -> dict[str, Any]:
+            found: dict[str, Any] = http.get(f"{tenant}/backfills/b1").json()
+            return found
+
+        eventually(lambda: info()["state"] != "running")
+        assert (info()["state"], info()["reason"]) == ("finished", None)
+        # The API reads by itself the manifests that name the rows.
+        eventually(lambda: all(one["base_ts"] is not None or one["held_by"] == GONE for one in info()["tables"]))
+        eventually(lambda: all(one["rows"] is not None for one in info()["tables"]))
         state = made.state(made.t0)
         rows = state.filter(state["table_id"].is_in(made.physical_ids(made.t0))).height
-        assert sum(one["rows"] for one in info["tables"]) == rows > 1_000
+        assert sum(one["rows"] for one in info()["tables"]) == rows > 1_000
         eventually(lambda: int(http.get(f"{tenant}/status").json()["resolved_ts"]) == recorded.end_ts)
         answer = http.get(f"{tenant}/changes", params={"start_ts": made.t0, "limit": 1_000_000})
         events = [pull.parse(line) for line in answer.content.splitlines()]

@@ -14,12 +14,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support import browser, golden, platform
 from support.browser import CONTRASTS
-from support.command import command
+from support.command import patient_command
 from support.kafka import PASSWORD, USER, CommittedReader, committed, kafka, with_login
 from support.platform import Platform, free_port
 from support.pull import Consumer
 from support.pull_world import golden_world
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import eventually
 from tistream.read.cursor import Position, Scope
 from tistream.read.scan import Scan
 from tistream_changefeed.core.segments import Segment, segments
@@ -30,7 +30,9 @@ from tistream_changefeed.sinks.kafka.topics import Topics
 from tistream_cli.platform.local_kafka import LocalKafka
 
 TOPIC, PARTITIONS = "changes", 3
+MADE = (200, 201)  # the first one, if the API has lost the answer of the meta server and was asked again
 SASL_PORT = free_port()
+LAST = 6  # files, two of each store
 # Small windows: many transactions, so that a kill meets one under way
 SMALL = {"TISTREAM_CHANGEFEED__WINDOW_BYTES": "4096", "TISTREAM_CHANGEFEED__CHUNK_ROWS": "256"}
 
@@ -148,7 +150,8 @@ def fed(up: Platform, broker: LocalKafka) -> Iterator[tuple[Consumer, CommittedR
     total = sum(map(len, expected(uri(broker)).values()))
     reader = CommittedReader(broker.address, TOPIC)
     kills = [int(total * share) for share in (0.2 + rng.random() / 10, 0.6 + rng.random() / 10)]
-    pushing = iter(loaded.files)
+    # Without its last files a feed does not finish, however long a kill takes.
+    pushing, last = iter(loaded.files[:-LAST]), loaded.files[-LAST:]
 
     def push(count: int) -> None:
         for _, delivery in zip(range(count), pushing, strict=False):
@@ -165,6 +168,7 @@ def fed(up: Platform, broker: LocalKafka) -> Iterator[tuple[Consumer, CommittedR
             push(2)
         eventually(lambda: up.strike("changefeed"))
     push(len(loaded.files))
+    golden.push(last, up.objects, url=up.url)
     eventually(lambda: feeds.get("all")["state"] == "finished", pause_s=0.5)
     reader.read_all()
     yield consumer, reader
@@ -187,8 +191,10 @@ def test_each_event_is_in_kafka_once_and_in_order_though_the_worker_is_killed(
         assert rows == wanted[number], number
         assert is_resolved(messages[-1][2])
     assert reader.seen == committed(broker.address, TOPIC), "who was there all the time has what a new reader finds"
-    found = Feeds(consumer).get("all")
-    assert (found["checkpoint_ts"], found["error"], found["held_by"]) == (str(loaded.end_ts), None, [])
+    feeds = Feeds(consumer)
+    eventually(lambda: feeds.get("all")["held_by"] == [])
+    found = feeds.get("all")
+    assert (found["checkpoint_ts"], found["error"]) == (str(loaded.end_ts), None)
     assert found["epoch"] >= 3
 
 
@@ -207,7 +213,7 @@ def test_a_feed_is_paused_resumed_and_removed(pushed: Consumer, broker: LocalKaf
     loaded = golden.load("everything")
     feeds = Feeds(pushed)
     body = {"changefeed_id": "other", "sink_uri": uri(broker, "other"), "start_ts": str(loaded.snapshot_ts)}
-    assert feeds.create(**body)[0] == 201
+    assert feeds.create(**body)[0] in MADE
     eventually(lambda: int(feeds.get("other")["checkpoint_ts"]) >= loaded.end_ts, pause_s=0.5)
     assert feeds.turn("other", "pause")["state"] == "paused"
     assert feeds.turn("other", "pause")["state"] == "paused"
@@ -240,7 +246,6 @@ def test_operators_see_a_feed_in_metrics_the_command_and_the_console_which_creat
     feeds, tenant = Feeds(pushed), pushed.tenant
     with browser.chromium() as chromium, browser.sight(chromium, up.url) as seen:
         page = seen.open(f"#/t/{tenant.cluster_id}/{tenant.tenant_id}/feeds")
-        page.set_default_timeout(PATIENCE_S * 1_000)
         page.get_by_role("button", name="New changefeed").click()
         page.fill("#feed-id", "shown")
         page.fill("#feed-sink", uri(broker, "shown").replace("kafka:", "oracle:"))
@@ -260,10 +265,10 @@ def test_operators_see_a_feed_in_metrics_the_command_and_the_console_which_creat
         assert feeds.get("shown")["config"]["filter"]["rules"] == ["shop.*"]
         end_ts = golden.load("everything").end_ts
         eventually(lambda: int(feeds.get("shown")["checkpoint_ts"]) >= end_ts, pause_s=0.5)  # nothing follows
-        rows = f"{feeds.get('shown')['rows']:,}"
-        page.wait_for_selector(f"tr:has-text('shown') td:text-is('{rows}')")
-        assert row.locator(".pill").inner_text() == "running"
+        eventually(lambda: row.get_by_role("cell", name=f"{feeds.get('shown')['rows']:,}", exact=True).count())
+        eventually(lambda: row.locator(".pill").inner_text() == "running")
         browser.picture(page, "feeds")
+        browser.settled(page)
         assert browser.answered(page, CONTRASTS) == []
         page.get_by_role("button", name="Pause shown").click()
         page.get_by_role("button", name="Cancel").click()
@@ -283,18 +288,20 @@ def test_operators_see_a_feed_in_metrics_the_command_and_the_console_which_creat
             what for what in told if what in ("created", "paused", "resumed")
         ]
         assert {"paused", "resumed"} <= set(shown)
-    [worker] = [one for one in up.http(30).get(f"{up.url}/v1/nodes").json()["nodes"] if one["role"] == "changefeed"]
+    [worker] = [
+        one for one in up.patient_http().get(f"{up.url}/v1/nodes").json()["nodes"] if one["role"] == "changefeed"
+    ]
     labels = {"cluster": tenant.cluster_id, "tenant": tenant.tenant_id, "feed": "shown", "shard": "0"}
 
     def scraped(name: str, **more: str) -> float | None:
-        text = up.http(30).get(f"{worker['url']}/metrics", headers=up.service_headers()).text
+        text = up.patient_http().get(f"{worker['url']}/metrics", headers=up.service_headers()).text
         return sample(text, f"tistream_changefeed_{name}", **labels, **more)
 
     eventually(lambda: scraped("rows_total") == feeds.get("shown")["rows"])
     eventually(lambda: (scraped("transactions_total") or 0) > 0)  # of the holder after the pause
     eventually(lambda: (scraped("lag_seconds") or 0) < 60)
     of = ["--url", up.url, "--cluster", tenant.cluster_id, "--tenant", tenant.tenant_id]
-    told = command("tenant", "status", *of)
+    told = patient_command("tenant", "status", *of)
     assert told.returncode == 0, told.stderr
     states = {one["changefeed_id"]: one["state"] for one in json.loads(told.stdout)["changefeeds"]}
     assert states["shown"] == "running"
@@ -306,12 +313,16 @@ def test_a_feed_is_changed_and_sends_again_from_a_ts(pushed: Consumer, broker: L
     loaded = golden.load("everything")
     feeds, begin, end = Feeds(pushed), str(loaded.snapshot_ts), str(loaded.end_ts)
     body = {"changefeed_id": "changed", "sink_uri": uri(broker, "changed"), "start_ts": begin, "end_ts": end}
-    assert feeds.create(**body)[0] == 201
-    status, problem = feeds.update("changed", config={"filter": {"rules": ["shop.*"]}})
+    going = {"changefeed_id": "going", "sink_uri": uri(broker, "going"), "start_ts": begin}  # without an end: it runs
+    assert feeds.create(**going)[0] in MADE
+    status, problem = feeds.update("going", config={"filter": {"rules": ["shop.*"]}})
     assert (status, "pause it, update it" in problem["detail"]) == (409, True)
+    assert feeds.remove("going") == 200
+    assert feeds.create(**body)[0] in MADE
     eventually(lambda: feeds.get("changed")["state"] == "finished", pause_s=0.5)
+    eventually(lambda: feeds.look("changed", "lag")["held_by"] == [])
     lag = feeds.look("changed", "lag")
-    assert (lag["checkpoint_ts"], lag["lag_seconds"], lag["held_by"]) == (end, 0, [])
+    assert (lag["checkpoint_ts"], lag["lag_seconds"]) == (end, 0)
     tables = feeds.look("changed", "tables")
     assert tables["count"] == len(tables["tables"]) > 5
     kept = tables["tables"][0]
@@ -330,9 +341,14 @@ def test_a_feed_is_changed_and_sends_again_from_a_ts(pushed: Consumer, broker: L
         assert feeds.resume_at("changed", ts)[0] == status
     assert feeds.resume_at("changed", loaded.snapshot_ts)[0] == 200
     eventually(lambda: feeds.get("changed")["state"] == "finished", pause_s=0.5)
-    told = [one["what"] for one in feeds.look("changed", "events")["events"]]
-    assert told == ["finished", "applied", "held", "resumed", "updated", "finished", "held", "created"]
-    applied = feeds.look("changed", "events")["events"][1]
+    events = feeds.look("changed", "events")["events"]
+    told = [one["what"] for one in events]
+    named = ["finished", "applied", "resumed", "updated", "finished", "created"]
+    assert [what for what in told if what != "held"] == named
+    # A worker whose heartbeats come late loses the feed, and holds it again: no more is said of how often.
+    assert "held" in told[told.index("applied") : told.index("resumed")]
+    assert "held" in told[told.index("updated") :]
+    applied = events[told.index("applied")]
     assert (applied["from_ts"], applied["after_ts"], applied["revision"]) == (end, begin, 2)
     again = [
         value
@@ -345,6 +361,19 @@ def test_a_feed_is_changed_and_sends_again_from_a_ts(pushed: Consumer, broker: L
     assert sent > 0
 
 
+def answers_of(feeds: Feeds, body: dict[str, Any], text: str) -> tuple[int, dict[str, Any]]:
+    """The answer to a creation; of 503s, one that says `text`: others say that a service did not answer in its time."""
+    answers = []
+
+    def answered() -> bool:
+        answers.append(feeds.create(**body))
+        status, problem = answers[-1]
+        return status != 503 or text in problem["detail"]
+
+    eventually(answered)
+    return answers[-1]
+
+
 UNFIT = {"matcher": ["shop.orders"], "partition": "index-value", "index": "nope"}
 
 
@@ -352,7 +381,7 @@ def test_what_cannot_run_is_refused_at_creation_with_the_way_out(
     up: Platform, pushed: Consumer, broker: LocalKafka
 ) -> None:
     loaded = golden.load("everything")
-    feeds = Feeds(pushed)
+    feeds = Feeds(Consumer(pushed.url, pushed.tenant))  # which comes again for no 503
     Topics(KafkaTarget((broker.address,), TOPIC, partition_num=PARTITIONS), "test").partitions(TOPIC)
     good = {"changefeed_id": "bad", "sink_uri": uri(broker), "start_ts": str(loaded.snapshot_ts)}
     for change, status, text in (
@@ -368,7 +397,7 @@ def test_what_cannot_run_is_refused_at_creation_with_the_way_out(
         ({"sink_uri": f"kafka://127.0.0.1:1/{TOPIC}"}, 503, "no broker answers"),
         ({"config": {"sink": {"dispatchers": [UNFIT]}}}, 400, "has no unique index 'nope'"),
     ):
-        answered, problem = feeds.create(**{**good, **change})
+        answered, problem = answers_of(feeds, {**good, **change}, text)
         assert (answered, text in problem["detail"]) == (status, True), (change, problem)
         assert "/v1/changefeeds" not in problem["detail"], "it is about the feed, not about the worker that has looked"
     assert "hunter3" not in up.log_text()
@@ -381,8 +410,8 @@ def test_a_password_in_a_sink_uri_is_stored_sealed_and_opens_the_broker(
     feeds = Feeds(pushed)
     with_password = uri(broker, "sealed").replace(broker.address, f"{USER}:{PASSWORD}@127.0.0.1:{SASL_PORT}")
     body = {"sink_uri": with_password, "start_ts": str(loaded.snapshot_ts), "end_ts": str(loaded.end_ts)}
-    for status in (201, 200):
-        assert feeds.create(changefeed_id="sealed", **body)[0] == status
+    for statuses in (MADE, (200,)):
+        assert feeds.create(changefeed_id="sealed", **body)[0] in statuses
     assert "sasl-password=${secret:sealed.sasl-password}" in feeds.get("sealed")["sink_uri"]
     eventually(lambda: feeds.get("sealed")["state"] == "finished", pause_s=0.5)
     assert sum(map(len, committed(broker.address, "sealed").values())) > 100

@@ -38,7 +38,7 @@ def test_two_clusters_are_equal_and_pulls_are_what_was_written(
     assert "TISTREAM_AGENT__KIND=raw" in connect(up, tikv)
     agent = raw_agent(up, tikv, tmp_path)
     end_ts = raw_set.load().end_ts
-    with RawTarget(moving_s=0) as target, plain_http.client(timeout=90) as http:
+    with RawTarget(moving_s=0) as target, plain_http.patient_client() as http:
         replay = Replay(up, target, tmp_path)
         try:
             agent.start()

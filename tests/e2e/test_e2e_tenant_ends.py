@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from support import golden, plain_http
-from support.command import command as run
+from support.command import patient_command as run
 from support.compare import content, shown, tenant_differences
 from support.golden import GoldenSet
 from support.platform import Platform

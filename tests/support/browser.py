@@ -11,10 +11,11 @@ from typing import Any
 
 from support import kept
 from support.not_run import not_run
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 
 PICTURES = os.environ.get("TISTREAM_SCREENSHOTS")
 WIDTH, HEIGHT = 1280, 800
+PATIENCE_MS = PATIENCE_S * 1_000  # of every wait; Playwright gives up after 30 s
 
 # The texts of a page whose contrast is below 4.5 to 1 (WCAG 2.2 AA), measured on what is drawn.
 CONTRASTS = """() => {
@@ -39,6 +40,15 @@ CONTRASTS = """() => {
     if (contrast < 4.5) bad.push(`${node.textContent.slice(0, 40)}: ${contrast.toFixed(2)}`);
   }
   return bad;
+}"""
+
+# A button that copies says so for a second and a half. Who asks the page may come later: the page notes it.
+_NOTE_COPIED = """(name) => {
+  window.saidCopied = false;
+  new MutationObserver(() => {
+    const own = [...document.querySelectorAll("button.copy")].filter((one) => one.ariaLabel.includes(name));
+    window.saidCopied ||= own.some((one) => one.textContent === "Copied");
+  }).observe(document.body, { childList: true, characterData: true, subtree: true });
 }"""
 
 
@@ -84,7 +94,9 @@ def chromium() -> Iterator[Any]:
         not_run(f"no Chromium: {error}")
     with sync_playwright() as driver:
         try:
-            browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
+            browser = driver.chromium.launch(
+                executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=PATIENCE_MS
+            )
         except Error as error:
             not_run(f"no Chromium: apt-get install chromium, or playwright install chromium ({str(error)[:200]})")
         try:
@@ -98,6 +110,7 @@ def sight(browser: Any, url: str, *, scheme: str = "light", **options: Any) -> I
     """A new tab without stored state. The test fails at its end if the tab has met a problem."""
     size = options.pop("viewport", {"width": WIDTH, "height": HEIGHT})
     context = browser.new_context(viewport=size, color_scheme=scheme, locale="en-US", **options)
+    context.set_default_timeout(PATIENCE_MS)
     try:
         found = Sight(context.new_page(), url)
         yield found
@@ -126,3 +139,16 @@ def until(page: Any, script: str) -> None:
     """Wait until a condition holds. Playwright's own wait evaluates text inside the page, which the page's policy
     refuses."""
     eventually(lambda: answered(page, script))
+
+
+def settled(page: Any) -> None:
+    """Wait until no colour is on its way to another one."""
+    until(page, "!document.getAnimations().some((one) => one instanceof CSSTransition && one.playState !== 'finished')")
+
+
+def copied(page: Any, name: str) -> str:
+    """What the button of this name copies, once it has said so."""
+    page.evaluate(_NOTE_COPIED, name)
+    page.get_by_role("button", name=name).first.click()
+    until(page, "window.saidCopied")
+    return str(answered(page, "navigator.clipboard.readText()"))

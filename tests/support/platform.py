@@ -36,7 +36,7 @@ STARTED: list[Platform] = []  # a failed test prints what they said
 STATUSES_MAX = 20  # tenants whose status a failed test prints
 MARK = "TISTREAM_HARNESS_RUN"  # in the environment of every process of one platform, however it was started
 SERVICES = ("meta", "schema", "dispatcher", "sorter", "ingest", "api")
-READY_SECONDS = PATIENCE_S  # a fresh clone compiles its decoder first
+READY_SECONDS = 2 * PATIENCE_S  # a fresh clone compiles its decoder first
 STOP_SECONDS = PATIENCE_S
 
 

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from support.agent_process import AgentProcess
-from support.command import command
+from support.command import patient_command
 from support.emulated import EmulatedTikv
 from support.platform import COMMAND, Platform
 from support.raw_target import RawTarget, live_pairs
@@ -80,6 +80,6 @@ def connect(up: Platform, tikv: EmulatedTikv) -> str:
     """`tistream connect --kind raw`, as a user runs it."""
     given = ["--pd", tikv.address, "--objects", str(up.objects), "--url", up.url, "--keyspace", "*"]
     named = ["--cluster", TENANT.cluster_id, "--tenant", TENANT.tenant_id, "--kind", "raw"]
-    done = command("connect", *given, *named)
+    done = patient_command("connect", *given, *named)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx
 
 from support.certificates import Certificates
+from support.plain_http import Again
 from support.platform import (
     MARK,
     READY_SECONDS,
@@ -173,7 +174,8 @@ class Services(Platform):
         return httpx.Client(trust_env=False, timeout=timeout, verify=shown, headers=token)
 
     def patient_http(self) -> httpx.Client:
-        return self.http(PATIENCE_S)
+        one = self.http(PATIENCE_S)
+        return httpx.Client(transport=Again(one._transport), timeout=one.timeout, headers=one.headers)
 
     def user_environ(self) -> dict[str, str]:
         found = {"TISTREAM_TOKEN_FILE": str(self.first_token)} if self.auth else {}

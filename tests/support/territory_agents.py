@@ -56,7 +56,8 @@ def connect(up: Platform, tikv: EmulatedTikv, loaded: GoldenSet) -> None:
     body = {"territory": "1", "pd": tikv.address, "pd_cluster_id": str(tikv.cluster_id)}
     of = loaded.tenant
     path = f"{up.url}/v1/clusters/{of.cluster_id}/tenants/{of.tenant_id}/territories"
-    answer = plain_http.post(path, json=body)
+    with plain_http.patient_client() as http:
+        answer = http.post(path, json=body)
     assert answer.status_code == 201, answer.text
 
 

@@ -19,9 +19,9 @@ from tistream_cli.platform.recorded import Recorded
 from tistream_client.cli.api_client import ApiClient, tenant_path
 from tistream_client.cli.errors import CliError
 
-_READY_SECONDS = 180
-_STOP_SECONDS = 15
-_RESOLVED_SECONDS = 120
+_READY_SECONDS = 600
+_STOP_SECONDS = 60
+_RESOLVED_SECONDS = 600
 _POLL_SECONDS = 0.2
 
 

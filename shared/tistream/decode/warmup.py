@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from tistream.decode.footers import use_compiled
 from tistream.decode.json_lines import LineColumn, LineGroup, LineWriter
 from tistream.decode.json_text import render_objects
 from tistream.decode.kernels.render_kernel import Form
@@ -21,7 +22,9 @@ _TEXT_ROW = bytes([0x80, 0, 1, 0, 0, 0, 9, 2, 0, 0xC3, 0xA9])
 
 
 def warm_kernels() -> None:
-    """Compile every kernel that decodes rows, and `render_plain`, or load them from the cache on disk."""
+    """Compile every kernel that decodes rows or parses footers, and `render_plain`, or load them from the cache on
+    disk. From then on, this process parses footers by compiled code."""
+    use_compiled()
     columns = [
         {
             "id": number,

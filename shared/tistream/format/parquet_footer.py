@@ -2,14 +2,17 @@
 
 This module checks the footer, and builds a new one for pyarrow from the fields that it knows. The new footer has no
 parts on which pyarrow may fail (size statistics, indexes, encryption), and no offsets outside of the file.
+
+A process may set a faster parser (tistream.decode.footers), which knows only sound footers. All others, and all footers
+of other processes, are parsed here.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,10 +27,12 @@ MAX_COLUMNS = 10_000
 REPEATED = 2  # parquet.thrift: FieldRepetitionType
 LAST_CODEC, LAST_ENCODING = 7, 9  # LZ4_RAW, BYTE_STREAM_SPLIT
 
+Leaf = tuple[tuple[bytes, ...], int, bool]  # path, physical type, whether no element of the path is repeated
+
 # Field ids of parquet.thrift that the new footer keeps
 _FILE, _GROUP, _CHUNK = {1, 2, 3, 4}, {1, 2, 3}, {2, 3}
 _COLUMN = {1, 2, 3, 4, 5, 6, 7, 9, 11}
-_ELEMENT = {1, 2, 3, 4, 5, 6, 7, 8, 10}
+ELEMENT_FIELDS = {1, 2, 3, 4, 5, 6, 7, 8, 10}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +43,7 @@ class NeedMore:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnChunk:
+class ColumnChunk(NamedTuple):
     """One column of one row group: the byte range of its pages, and the bounds of its values (`low`, `high`) that the
     footer states, or None."""
 
@@ -61,28 +65,14 @@ class ColumnChunk:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group of a Parquet file."""
+    """One row group of a Parquet file: its byte range, the uncompressed bytes of its pages (`unpacked`) as the footer
+    states them, and the estimated size of its values after decoding (`decoded`), in bytes."""
 
     rows: int
     chunks: tuple[ColumnChunk, ...]
-
-    @property
-    def range(self) -> ByteRange:
-        held = [chunk for chunk in self.chunks if chunk.length]
-        if not held:
-            return len(MAGIC), 0
-        start = min(chunk.start for chunk in held)
-        return start, max(chunk.start + chunk.length for chunk in held) - start
-
-    @property
-    def unpacked(self) -> int:
-        """Uncompressed bytes of the row group's pages, as stated in the footer."""
-        return sum(chunk.unpacked for chunk in self.chunks)
-
-    @property
-    def decoded(self) -> int:
-        """Estimated size of the row group's values after decoding, in bytes."""
-        return sum(chunk.decoded for chunk in self.chunks)
+    range: ByteRange
+    unpacked: int
+    decoded: int
 
     def ranges(self, columns: Collection[str] | None) -> Iterator[ByteRange]:
         """The byte ranges (start, length) of the pages of some columns (None means all columns)."""
@@ -103,6 +93,27 @@ class ParquetFooter:
     metadata: pq.FileMetaData = field(repr=False, compare=False)
 
 
+class Body(NamedTuple):
+    """What a footer's Thrift struct states. `clean` is the struct for pyarrow."""
+
+    key_values: dict[bytes, bytes]
+    groups: tuple[RowGroup, ...]
+    clean: bytes
+
+
+# Parses a footer's Thrift struct; no page may lie behind the given offset. None: it is not sound, or is unusual.
+BodyParser = Callable[[bytes, int], Body | None]
+
+
+class _Faster:
+    parser: BodyParser | None = None
+
+
+def use_parser(parser: BodyParser | None) -> None:
+    """Set the parser that this process tries first, for all threads; None for no such parser."""
+    _Faster.parser = parser
+
+
 def read_footer(key: str, tail: bytes, size: int, bytes_max: int | None = None) -> ParquetFooter | NeedMore:
     """Parse the footer at the end of `tail`, the last bytes of an object of `size` bytes. Raises CorruptObject.
 
@@ -115,18 +126,25 @@ def read_footer(key: str, tail: bytes, size: int, bytes_max: int | None = None) 
         return NeedMore(length)
     start = size - length
     try:
-        file = thrift.read_struct(tail[-length:-TRAILER])
-        leaves = _leaves(_list(file, 2, thrift.STRUCT))
-        groups = tuple(_group(raw, leaves, start) for raw in _list(file, 4, thrift.STRUCT))
-        if sum(group.rows for group in groups) != _int(file, 3):
-            raise ValueError("the rows of its row groups do not add up to its number of rows")
-        if file.keys() & {8, 9}:
-            raise ValueError("encrypted")
-        clean = thrift.write_struct(_clean(file))
+        data = bytes(tail[-length:-TRAILER])
+        body = _Faster.parser(data, start) if _Faster.parser else None
+        key_values, groups, clean = body or parse_body(data, start)
         metadata = pq.read_metadata(pa.BufferReader(MAGIC + clean + struct.pack("<I", len(clean)) + MAGIC))
-        return ParquetFooter(start, length, _key_values(file), groups, metadata)
+        return ParquetFooter(start, length, key_values, groups, metadata)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptObject(key, f"its Parquet footer cannot be read: {error}") from error
+
+
+def parse_body(data: bytes, end: int) -> Body:
+    """Parse a footer's Thrift struct; no page may lie behind `end`. Raises ValueError."""
+    file = thrift.read_struct(data)
+    leaves = schema_leaves(list_at(file, 2, thrift.STRUCT))
+    groups = tuple(_group(raw, leaves, end) for raw in list_at(file, 4, thrift.STRUCT))
+    if sum(group.rows for group in groups) != int_at(file, 3):
+        raise ValueError("the rows of its row groups do not add up to its number of rows")
+    if file.keys() & {8, 9}:
+        raise ValueError("encrypted")
+    return Body(key_values(file), groups, thrift.write_struct(_clean(file)))
 
 
 def _footer_length(key: str, tail: bytes, size: int) -> int:
@@ -142,12 +160,11 @@ def _footer_length(key: str, tail: bytes, size: int) -> int:
     return int(length) + TRAILER
 
 
-def _leaves(elements: list[thrift.Struct]) -> list[tuple[tuple[bytes, ...], int, bool]]:
-    """The leaf columns of the schema, each as (path, physical type, whether no element of the path is repeated). Raises
-    ValueError if the schema is not a tree."""
+def schema_leaves(elements: list[thrift.Struct]) -> list[Leaf]:
+    """The leaf columns of the schema. Raises ValueError if its elements are not a tree."""
     if len(elements) > MAX_COLUMNS:
         raise ValueError(f"{len(elements)} schema elements are too many")
-    out: list[tuple[tuple[bytes, ...], int, bool]] = []
+    out: list[Leaf] = []
     rest = iter(elements)
 
     def children(count: int, path: tuple[bytes, ...], flat: bool) -> None:
@@ -155,48 +172,53 @@ def _leaves(elements: list[thrift.Struct]) -> list[tuple[tuple[bytes, ...], int,
             element = next(rest, None)
             if element is None or len(path) > thrift.MAX_DEPTH:
                 raise ValueError("its schema is not a tree")
-            repetition, below = _int(element, 3), element.get(5, (thrift.I32, 0))[1]
+            repetition, below = int_at(element, 3), element.get(5, (thrift.I32, 0))[1]
             if repetition not in (0, 1, REPEATED):
                 raise ValueError(f"unknown repetition type {repetition}")
             here = (*path, _bytes(element, 4))
             still_flat = flat and repetition != REPEATED
             if 1 in element and not below:
-                out.append((here, _int(element, 1), still_flat))
+                out.append((here, int_at(element, 1), still_flat))
             else:
-                children(_int(element, 5), here, still_flat)
+                children(int_at(element, 5), here, still_flat)
 
     root = next(rest, None)
     if root is None:
         raise ValueError("it has no schema")
-    children(_int(root, 5) if 5 in root else 0, (), True)
+    children(int_at(root, 5) if 5 in root else 0, (), True)
     if next(rest, None) is not None:
         raise ValueError("its schema has elements outside of the tree")
     return out
 
 
-def _group(raw: thrift.Struct, leaves: list[tuple[tuple[bytes, ...], int, bool]], end: int) -> RowGroup:
-    rows, columns = _int(raw, 3), _list(raw, 1, thrift.STRUCT)
+def _group(raw: thrift.Struct, leaves: list[Leaf], end: int) -> RowGroup:
+    rows, columns = int_at(raw, 3), list_at(raw, 1, thrift.STRUCT)
     if rows < 0 or len(columns) != len(leaves):
         raise ValueError(f"a row group has {rows} rows and {len(columns)} columns, but the schema has {len(leaves)}")
-    return RowGroup(rows, tuple(_chunk(raw, leaf, rows, end) for raw, leaf in zip(columns, leaves, strict=True)))
+    chunks = tuple(_chunk(raw, leaf, rows, end) for raw, leaf in zip(columns, leaves, strict=True))
+    held = [chunk for chunk in chunks if chunk.length]
+    start = min((chunk.start for chunk in held), default=len(MAGIC))
+    length = max((chunk.start + chunk.length for chunk in held), default=start) - start
+    unpacked = sum(chunk.unpacked for chunk in chunks)
+    return RowGroup(rows, chunks, (start, length), unpacked, sum(chunk.decoded for chunk in chunks))
 
 
-def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: int, end: int) -> ColumnChunk:
+def _chunk(raw: thrift.Struct, leaf: Leaf, rows: int, end: int) -> ColumnChunk:
     path, physical, flat = leaf
     if raw.keys() & {1, 8, 9}:
         raise ValueError("a column is encrypted or in another file")
     column = _struct(raw, 3)
-    if _int(column, 1) != physical or tuple(_list(column, 3, thrift.BINARY)) != path:
+    if int_at(column, 1) != physical or tuple(list_at(column, 3, thrift.BINARY)) != path:
         raise ValueError(f"the type or path of column {path} differs from the schema")
-    if not 0 <= _int(column, 4) <= LAST_CODEC:
-        raise ValueError(f"unknown compression codec {_int(column, 4)}")
-    if any(not 0 <= encoding <= LAST_ENCODING for encoding in _list(column, 2, thrift.I32)):
+    if not 0 <= int_at(column, 4) <= LAST_CODEC:
+        raise ValueError(f"unknown compression codec {int_at(column, 4)}")
+    if any(not 0 <= encoding <= LAST_ENCODING for encoding in list_at(column, 2, thrift.I32)):
         raise ValueError("a column has an unknown encoding")
-    values, length, unpacked = _int(column, 5), _int(column, 7), _int(column, 6)
+    values, length, unpacked = int_at(column, 5), int_at(column, 7), int_at(column, 6)
     if values < 0 or (flat and values != rows) or length < 0 or unpacked < 0:
         raise ValueError(f"column {path} of {rows} rows has {values} values in {length} bytes")
-    start = _int(column, 9)
-    if dictionary := column.get(11, (thrift.I64, 0))[1]:  # some writers store 0 if there is no dictionary
+    start = int_at(column, 9)
+    if dictionary := int_at(column, 11) if 11 in column else 0:  # some writers store 0 if there is no dictionary
         start = min(start, dictionary)
     if length and not len(MAGIC) <= start <= start + length <= end:
         raise ValueError(f"column {path} lies at [{start}, {start + length}), outside of the data")
@@ -222,11 +244,12 @@ def _bounds(column: thrift.Struct) -> tuple[bytes | None, bytes | None]:
     return _bytes(found, 6), _bytes(found, 5)
 
 
-def _key_values(file: thrift.Struct) -> dict[bytes, bytes]:
+def key_values(file: thrift.Struct) -> dict[bytes, bytes]:
+    """The key-value metadata of a file, from its struct's field 5. Raises ValueError."""
     if 5 not in file:
         return {}
     out = {}
-    for pair in _list(file, 5, thrift.STRUCT):
+    for pair in list_at(file, 5, thrift.STRUCT):
         name = _bytes(pair, 1)
         if name in out:
             raise ValueError(f"metadata {name!r} occurs twice")
@@ -250,7 +273,7 @@ def _clean(file: thrift.Struct) -> thrift.Struct:
         columns = [chunk(column) for column in raw[1][1][1]]
         return kept(raw, _GROUP) | {1: (thrift.LIST, (thrift.STRUCT, columns))}
 
-    elements = [kept(element, _ELEMENT) for element in file[2][1][1]]
+    elements = [kept(element, ELEMENT_FIELDS) for element in file[2][1][1]]
     groups = [group(raw) for raw in file[4][1][1]]
     return kept(file, _FILE) | {
         2: (thrift.LIST, (thrift.STRUCT, elements)),
@@ -265,7 +288,8 @@ def _value(of: thrift.Struct, number: int, kinds: tuple[int, ...]) -> Any:
     return value
 
 
-def _int(of: thrift.Struct, number: int) -> int:
+def int_at(of: thrift.Struct, number: int) -> int:
+    """The number in a field. Raises ValueError."""
     value: int = _value(of, number, (thrift.I16, thrift.I32, thrift.I64))
     return value
 
@@ -280,7 +304,8 @@ def _struct(of: thrift.Struct, number: int) -> thrift.Struct:
     return value
 
 
-def _list(of: thrift.Struct, number: int, element: int) -> list[Any]:
+def list_at(of: thrift.Struct, number: int, element: int) -> list[Any]:
+    """The elements of a list of this type in a field. An empty list may be of any type. Raises ValueError."""
     kind, values = _value(of, number, (thrift.LIST,))
     if kind != element and values:
         raise ValueError(f"field {number} is a list of the wrong type {kind}")

@@ -20,20 +20,29 @@ TESTS = Path(__file__).parents[2]
     cases([(False, 12)], [(True, 60)]),  # with checks every kernel is compiled anew, which takes a minute
 )
 def test_damaged_rows(request: pytest.FixtureRequest, checked: bool, rounds: int) -> None:
+    rows, refused = counted(request, checked, ["support.row_fuzz", "1", str(rounds)], r"rows=(\d+) refused=(\d+)\n")
+    assert rows > 700 * rounds
+    assert 0.1 * rows < refused < 0.95 * rows
+
+
+@pytest.mark.parametrize("rounds", cases([], [1_000]))  # unit/decode has them without checks
+def test_damaged_footers(request: pytest.FixtureRequest, rounds: int, tmp_path: Path) -> None:
+    arguments = ["support.footer_damage", "1", str(rounds), str(tmp_path / "file")]
+    accepted, refused = counted(request, True, arguments, r"accepted=(\d+) refused=(\d+)\n")
+    assert accepted > rounds / 5
+    assert refused > rounds
+
+
+def counted(request: pytest.FixtureRequest, checked: bool, arguments: list[str], pattern: str) -> tuple[int, int]:
+    """Run a module, with or without bounds checks. Returns the two numbers that it prints as `pattern`."""
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     if checked:
         cache = request.config.cache.mkdir("kernels-with-bounds-checks")
         environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
     done = subprocess.run(
-        [sys.executable, "-m", "support.row_fuzz", "1", str(rounds)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-m", *arguments], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    counted = re.fullmatch(r"rows=(\d+) refused=(\d+)\n", done.stdout)
-    assert counted is not None
-    rows, refused = map(int, counted.groups())
-    assert rows > 700 * rounds
-    assert 0.1 * rows < refused < 0.95 * rows
+    found = re.fullmatch(pattern, done.stdout)
+    assert found is not None
+    return int(found[1]), int(found[2])

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import io
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.footer_damage import TABLE, WRITERS
 from support.small_files import KEY, sound
 from tistream.errors import CorruptObject
 from tistream.format import thrift_compact as thrift
@@ -52,32 +52,9 @@ def test_thrift_refuses_noise_politely(data: bytes) -> None:
         return
 
 
-TABLE = pa.table(
-    {
-        "key": pa.array([b"a", b"bb", None, b"d"] * 50, pa.binary()),
-        "ts": pa.array(range(200), pa.int64()),
-        "kind": pa.array([1, 2, None, 2] * 50, pa.int32()),
-        "after": pa.array([[{"region_id": 1, "log_index": 2}], None, [], None] * 50),
-    }
-)
-
-
-def by_pyarrow(path: Path) -> None:
-    pq.write_table(TABLE, path, row_group_size=70, write_page_index=True, data_page_version="2.0")
-
-
-def by_polars(path: Path) -> None:
-    pl.from_arrow(TABLE).write_parquet(path, row_group_size=70, statistics="full")  # type: ignore[union-attr]
-
-
-def by_duckdb(path: Path) -> None:
-    rows = TABLE  # noqa: F841  # DuckDB finds it by its name
-    duckdb.sql("select * from rows").write_parquet(str(path), row_group_size=2048)
-
-
-@pytest.mark.parametrize("write", [by_pyarrow, by_polars, by_duckdb])
-def test_reads_what_any_writer_writes(write: object, tmp_path: Path) -> None:
-    write(tmp_path / "file")  # type: ignore[operator]
+@pytest.mark.parametrize("write", WRITERS)
+def test_reads_what_any_writer_writes(write: Callable[[str], None], tmp_path: Path) -> None:
+    write(str(tmp_path / "file"))
     data = (tmp_path / "file").read_bytes()
     footer = read_footer("k", data, len(data))
     assert isinstance(footer, ParquetFooter)
@@ -167,3 +144,16 @@ def test_a_number_without_end_is_not_put_together() -> None:
         with pytest.raises(ValueError, match="an integer has more than 64 bits"):
             thrift.read_struct(Counted(field + b"\xff" * 1_000_000 + b"\x01"))
     assert Counted.looks < 100
+
+
+def test_a_dictionary_offset_of_another_type_is_refused() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [1, 1]}), sink)
+    data = sink.getvalue()
+    length = int.from_bytes(data[-8:-4], "little")
+    file = thrift.read_struct(data[-8 - length : -8])
+    file[4][1][1][0][1][1][1][0][3][1][11] = (thrift.BINARY, b"four")
+    foot = thrift.write_struct(file)
+    data = data[: -8 - length] + foot + len(foot).to_bytes(4, "little") + b"PAR1"
+    with pytest.raises(CorruptObject, match="field 11 is missing or of type 8"):
+        read_footer("k", data, len(data))

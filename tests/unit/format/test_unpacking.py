@@ -129,10 +129,11 @@ def test_pages_that_unpack_to_more_than_the_footer_states_are_not_unpacked() -> 
     data = of_table(change_files.table([change(b"k", value=b"v" * 100_000)]), use_dictionary=False)
     objects, file = held(data)
     assert read_changes(objects, file, [0]).num_rows == 1
-    low = file.footer.groups[0]
-    chunks = [chunk for chunk in low.chunks if chunk.column == "value"]
-    assert chunks[0].unpacked >= 100_000
-    object.__setattr__(chunks[0], "unpacked", 99_999)  # as a footer that lies
+    group = file.footer.groups[0]
+    chunks = {chunk.column: chunk for chunk in group.chunks}
+    assert chunks["value"].unpacked >= 100_000
+    chunks["value"] = chunks["value"]._replace(unpacked=99_999)  # as a footer that lies
+    object.__setattr__(group, "chunks", tuple(chunks.values()))
     with pytest.raises(CorruptObject, match=r"pages of column value unpack to 1000\d\d bytes; its footer states 99999"):
         read_changes(objects, file, [0])
 

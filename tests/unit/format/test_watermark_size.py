@@ -135,9 +135,10 @@ def test_pages_with_more_values_than_the_footer_states_are_not_unpacked():
     objects.put(KEY, file_of(rows_of(10, after=after_of(10, 1_000))))
     file = open_change_file(objects, KEY)
     assert read_watermarks(objects, file).num_rows == 10
-    chunks = [chunk for chunk in file.footer.groups[0].chunks if chunk.column == "after"]
-    assert [chunk.values for chunk in chunks] == [10_000, 10_000]
-    object.__setattr__(chunks[0], "values", 9_999)  # as a footer that lies
+    group = file.footer.groups[0]
+    assert [chunk.values for chunk in group.chunks if chunk.column == "after"] == [10_000, 10_000]
+    lies = tuple(chunk._replace(values=9_999) if chunk.column == "after" else chunk for chunk in group.chunks)
+    object.__setattr__(group, "chunks", lies)
     with pytest.raises(CorruptObject, match="pages of column after have 10000 values; its footer states 9999"):
         read_watermarks(objects, file)
 

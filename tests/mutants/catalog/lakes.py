@@ -70,6 +70,28 @@ def a_table_that_is_gone_is_created_again(original: Function) -> Function:
 
 
 @mutant(
+    "tistream_changefeed:CreatedTables.shows_newest",
+    invariants=(38,),
+    catchers=("test_a_table_that_another_program_has_rolled_back_stops_the_feed",),
+)
+def a_table_that_was_rolled_back_is_written_on(original: Function) -> Function:
+    """The newest commit of the feed is not looked for in the main branch."""
+
+    return lambda self, uuid, newest: True
+
+
+@mutant(
+    "tistream_changefeed:marks.newest",
+    invariants=(38,),
+    catchers=("test_rows_are_there_once_though_another_program_expires_every_snapshot_of_the_feed",),
+)
+def a_cursor_expires_with_its_snapshot(original: Function) -> Function:
+    """The cursor of a table is in its snapshots alone."""
+
+    return lambda told, properties, tenant, where: original(told, {}, tenant, where)
+
+
+@mutant(
     "tistream_changefeed:LetterTable._there",
     invariants=(38,),
     catchers=("test_a_letter_is_written_once_and_does_not_end_the_window_of_the_rows_beside_it",),

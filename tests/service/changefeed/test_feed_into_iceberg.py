@@ -76,6 +76,7 @@ def test_a_feed_may_begin_with_the_rows_of_its_tables_though_workers_are_killed(
     for name in ("orders", "k_comp"):
         table = run.table(f"shop.{name}")
         assert rows_of(table) == at_end("everything", versions["shop", name], table)
+        assert "tistream.loaded" not in table.properties
     read = run.table("shop.orders__changes").scan("_op = 'read'").to_arrow()
     assert set(read["_commit_ts"].to_pylist()) == {run.start_ts}
     whole = selected("everything", "shop", "orders", run.start_ts or 0, run.table("shop.orders"))

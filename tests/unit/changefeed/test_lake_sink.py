@@ -409,6 +409,87 @@ def test_a_table_that_was_dropped_in_the_cluster_may_be_dropped_in_the_catalog(t
     assert feed.ids("d.t") == [2]
 
 
+@pytest.mark.parametrize("shape", ["table", "changes"])
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_table_that_another_program_has_rolled_back_stops_the_feed(
+    tmp_path: Path, shape: Shape, *, restored: bool
+) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=(shape,)))
+    name, catalog = "d.t" if shape == "table" else "d.t__changes", feed.life.catalog
+    feed.rows(BEFORE, (None, 1))
+    older = catalog.load_table(name)
+    feed.rows(BEFORE, (None, 2))
+    at, newest = feed.ts, current(catalog.load_table(name))
+    if restored:
+        catalog.drop_table(name)
+        catalog.register_table(name, older.metadata_location)
+    else:
+        catalog.load_table(name).manage_snapshots().rollback_to_snapshot(current(older)).commit()
+    with pytest.raises(FeedFailed, match="another writer has changed the table"):
+        feed.rows(BEFORE, (None, 3))
+    for _ in range(2):
+        with pytest.raises(FeedFailed, match=f"{name}: another program has rolled the table back") as found:
+            feed.shard, feed.sink = opened_as(feed.life, feed.target)
+        assert found.value.failure.kind == "failed"
+        touched(catalog, name)  # a snapshot on top of the older state does not hide it
+    if restored:
+        for _ in range(2):
+            moved = Revision(1, Move(revision=1, ts=at))
+            feed.shard, feed.sink = opened_as(feed.life, feed.target, moved)
+            feed.rows(BEFORE, (None, feed.ts))
+        assert len(feed.ids(name)) == 3
+    else:
+        catalog.load_table(name).manage_snapshots().set_current_snapshot(newest).commit()
+        feed.shard, feed.sink = opened_as(feed.life, feed.target)
+        feed.rows(BEFORE, (None, 3))
+        assert feed.ids(name) == [1, 2, 3]
+
+
+def test_rows_are_there_once_though_another_program_expires_every_snapshot_of_the_feed(tmp_path: Path) -> None:
+    feed = Steady(tmp_path)
+    catalog = feed.life.catalog
+    feed.rows(BEFORE, (None, 1))
+
+    def dying() -> None:
+        """The worker has committed to both tables, and not its progress."""
+        if len(feed.life.summaries("d.t")) == 2:
+            raise Killed
+
+    feed.life.interrupt = dying  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        feed.rows(BEFORE, (None, 2))
+    feed.life.interrupt = lambda: None  # type: ignore[method-assign]
+    at = feed.ts
+    for number in (2, 3):
+        for name in ("d.t", "d.t__changes", OWN):
+            touched(catalog, name, alone=True)
+            assert len(feed.life.summaries(name)) == 1
+        feed.shard, feed.sink = opened_as(feed.life, feed.target)
+        assert feed.shard.at == Position(at - 1)
+        feed.ts = at - 1
+        feed.rows(BEFORE, (None, number))
+        at += 1
+    assert (feed.ids("d.t"), feed.ids("d.t__changes")) == ([1, 2, 3], [1, 2, 3])
+
+
+def current(table: Table) -> int:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
+
+
+def touched(catalog: SqlCatalog, name: str, *, alone: bool = False) -> None:
+    """Another program adds a snapshot to a table. `alone`: it drops all others, and their tags."""
+    with catalog.load_table(name).transaction() as change:
+        change.update_snapshot().merge_append().commit()
+    table = catalog.load_table(name)
+    if alone:
+        for tag in [one for one in table.refs() if one != "main"]:
+            table.manage_snapshots().remove_tag(tag).commit()
+        others = [one.snapshot_id for one in table.metadata.snapshots if one.snapshot_id != current(table)]
+        table.maintenance.expire_snapshots().by_ids(others).commit()
+
+
 @pytest.mark.parametrize("last", cases((2, 5, 8), (0, 1, 3, 4, 6, 7)))
 def test_a_worker_that_takes_over_in_a_rename_finds_the_tables(tmp_path: Path, last: int) -> None:
     """Two tables swap their names; then one is set aside, because the feed leaves out the DDL that has dropped it. The

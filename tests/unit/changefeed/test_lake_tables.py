@@ -10,10 +10,15 @@ from pyiceberg.types import DateType, DecimalType, IntegerType, LongType, String
 from support import feed_tables
 from support.feed_tables import Change
 from tistream.errors import CannotEncode
+from tistream.model.ids import TenantKey
+from tistream.read.cursor import Position
 from tistream.schema.tidb import table as t
 from tistream.schema.visible import TableVersion
+from tistream_changefeed.core.failure import FeedFailed
+from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.sinks.iceberg.key_ranges import KeyRange, merged, pieces, rewrites
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows
+from tistream_changefeed.sinks.iceberg.marks import CURSOR, LOADED, SEQUENCE, Marks, Newest, Told, newest
 from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, LakeSchema, evolved
 from tistream_changefeed.sinks.iceberg.upkeep import DAY_MS, Keeping, expired, hourly_tag, old_tags, orphans
 
@@ -107,6 +112,28 @@ def test_a_file_is_merged_by_key_and_cut_when_it_is_large() -> None:
     assert [part.num_rows for part in pieces(large, 2_000)] == [250] * 4
     assert [part.num_rows for part in pieces(large, 5_000)] == [1_000]
     assert list(pieces(large.slice(0, 0), 1)) == []
+
+
+def test_the_newest_commit_is_found_though_its_snapshot_has_expired_or_is_not_current() -> None:
+    tenant = TenantKey("7", "acme")
+    first, second = (Marks("f", Position(ts), Fence(1, 1), b"k" if ts == 5 else None) for ts in (5, 6))
+    texts = [one.texts(tenant) for one in (first, second)]
+    foreign = Told(9, {})
+    kept = {**texts[1], SEQUENCE: "4"}
+    for told, properties, wanted in (
+        ([], {}, None),
+        ([foreign], {}, None),
+        ([foreign, Told(4, texts[1]), Told(3, texts[0])], kept, Newest(second, 4, current=True)),
+        ([foreign, Told(3, texts[0])], kept, Newest(first, 3, current=False)),
+        ([foreign], kept, Newest(second, 4, current=True)),
+        ([Told(3, {})], kept, Newest(second, 4, current=False)),
+        ([], kept, Newest(second, 4, current=False)),
+        ([foreign], {**texts[0], SEQUENCE: "3"}, Newest(first, 3, current=True)),
+        ([foreign], {**texts[1], LOADED: b"k".hex()}, Newest(second, 0, current=True)),  # of an earlier release
+    ):
+        assert newest(told, properties, tenant, "d.t") == wanted
+    with pytest.raises(FeedFailed, match="another program has written it"):
+        newest([foreign], {CURSOR: "?"}, tenant, "d.t")
 
 
 def test_old_snapshots_and_tags_expire_and_one_commit_of_an_hour_has_a_tag() -> None:

@@ -24,6 +24,9 @@ both.
   a directory with a random name, which a rename leaves as it is; only such directories are cleared.
 * Properties of the feed's own table name the tables that the feed has created, by their ids: one that another program
   has dropped or replaced fails the feed, and is not created again without the rows that it had.
+* Properties have the sequence number of the newest commit to each table: one that another program has rolled back, or
+  restored from an older state, fails the feed. They have the cursor and the progress too, so nothing is read again
+  after another program has made all snapshots of the feed expire.
 * A table has the rows of one table of TiDB, whose name is in its properties: those of another one fail the feed.
 
 The contract for the table itself asks for a second table of small changes (`t_delta`) and for rewrites by Spark; both

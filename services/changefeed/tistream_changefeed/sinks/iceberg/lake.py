@@ -33,6 +33,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tistream.errors import TargetNotAllowed
 from tistream_changefeed.core.failure import FeedFailed, failed, refused, retry
 from tistream_changefeed.sinks.iceberg.lake_files import sweep
+from tistream_changefeed.sinks.iceberg.marks import Told
 from tistream_changefeed.sinks.iceberg.table_schema import COMMIT_TIME, Shape, first_schema
 from tistream_changefeed.sinks.iceberg.target import Identifier, location
 from tistream_changefeed.sinks.iceberg.upkeep import (
@@ -153,13 +154,14 @@ class Lake:
             except TableAlreadyExistsError as error:
                 raise retry("sink", self.named(after), "another worker has created it", CONFLICT) from error
 
-    def summaries(self, table: Table) -> list[Mapping[str, str]]:
-        """The summaries of the snapshots of the main branch, the newest first."""
-        found: list[Mapping[str, str]] = []
+    def told(self, table: Table) -> list[Told]:
+        """What the snapshots of the main branch say, the newest first, up to the first one that has expired."""
+        found: list[Told] = []
         snapshot = table.metadata.current_snapshot()
         while snapshot is not None:
             summary = snapshot.summary
-            found.append({} if summary is None else summary.additional_properties)
+            texts = {} if summary is None else summary.additional_properties
+            found.append(Told(snapshot.sequence_number or 0, texts))
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else table.metadata.snapshot_by_id(parent)
         return found
@@ -257,6 +259,16 @@ def gone(where: str) -> FeedFailed:
     reason = (
         "another program has dropped, renamed or replaced the table: put it back, or resume the changefeed with its "
         "checkpoint_ts to create the table again without its earlier rows"
+    )
+    return failed("sink", where, reason, CONFLICT)
+
+
+def rolled_back(where: str) -> FeedFailed:
+    """Build the FeedFailed for a table that does not show the newest commit of the feed."""
+    reason = (
+        "another program has rolled the table back, or has restored an older state of it, so rows are missing: make "
+        "the newest snapshot of this changefeed the current one again, or resume the changefeed with its "
+        "checkpoint_ts to go on without these rows"
     )
     return failed("sink", where, reason, CONFLICT)
 

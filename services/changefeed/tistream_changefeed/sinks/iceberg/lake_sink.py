@@ -21,10 +21,11 @@ from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.iceberg.kept.known_tables import KnownTables
+from tistream_changefeed.sinks.iceberg.kept.lake_table import LakeTable
 from tistream_changefeed.sinks.iceberg.kept.letter_table import LetterTable
 from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
-from tistream_changefeed.sinks.iceberg.lake_tables import LakeTable, LakeTables
+from tistream_changefeed.sinks.iceberg.lake_tables import LakeTables
 from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.pending import Pending, above, highest_key
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, own_table
@@ -70,14 +71,14 @@ class LakeSink:
         if self._own is None:
             return None, {}
         where = self._lake.named(own)
-        summary = next((one for one in self._lake.summaries(self._own) if _PROGRESS in one), None)
-        if summary is None:
+        stored = self._stored(self._own)
+        if stored is None:
             return None, {}
         try:
-            begun: list[Identifier] = [tuple(one) for one in json.loads(summary[_BEGUN])]
+            begun: list[Identifier] = [tuple(one) for one in json.loads(stored[_BEGUN])]
         except (KeyError, ValueError) as error:
             raise failed("sink", where, "another program has written it: drop the table") from error
-        found = progresses.decode(self._order.tenant, summary[_PROGRESS].encode(), where)
+        found = progresses.decode(self._order.tenant, stored[_PROGRESS].encode(), where)
         mine = progresses.taken_over(found, self._order.fence, self._order.start_ts, where)
         self._committed = mine
         same = found.fence.generation == mine.fence.generation
@@ -85,7 +86,7 @@ class LakeSink:
         self._tables.created.known = KnownTables(self._own.properties, where, kept=same)
         moved = self._order.revision.moved
         if moved is not None and moved.revision > found.revision:
-            self._tables.created.accept_gone()
+            self._tables.accept_older(max(mine.at, Position(moved.ts)))
         self._put_progress(mine, begun)
         self._tables.fence(begun, mine.at, loading=found.load is not None)
         self._stored_ms = None
@@ -253,23 +254,29 @@ class LakeSink:
         if self._own is None:
             own = own_table(order.tenant, order.feed_id)
             self._own = self._lake.create(own, None, {}, self._new_name(), self._clock.now_ms())
-        summary = {
-            **Marks(self._tables.feed, progress.at, progress.fence).texts(order.tenant),
+        stored = {
             _PROGRESS: progresses.encode(order.tenant, progress).decode(),
             _BEGUN: json.dumps(list(begun)),
         }
+        summary = {**Marks(self._tables.feed, progress.at, progress.fence).texts(order.tenant), **stored}
         changed, forgotten = self._tables.created.known.changes()
-        self._lake.commit(self._own, Commit(summary, self._clock.now_ms(), changed, forgotten=forgotten))
+        self._lake.commit(self._own, Commit(summary, self._clock.now_ms(), {**changed, **stored}, forgotten=forgotten))
         self._tables.created.known.stored()
         self._committed, self._stored_ms = progress, self._clock.monotonic_ms()
+
+    def _stored(self, own: Table) -> Mapping[str, str] | None:
+        """What the newest commit to the feed's own table has stored. Properties have it too, because a snapshot expires
+        or is rolled back; those of earlier releases do not."""
+        if _PROGRESS in own.properties:
+            return own.properties
+        return next((one.summary for one in self._lake.told(own) if _PROGRESS in one.summary), None)
 
     def _check_fence(self) -> None:
         """Raise FeedFailed(fenced) if a newer worker has taken over."""
         own = own_table(self._order.tenant, self._order.feed_id)
         table = self._lake.load(own)
-        summaries = () if table is None else self._lake.summaries(table)
-        found = next((one[_PROGRESS] for one in summaries if _PROGRESS in one), None)
+        found = None if table is None else self._stored(table)
         if found is not None:
             where = self._lake.named(own)
-            progress = progresses.decode(self._order.tenant, found.encode(), where)
+            progress = progresses.decode(self._order.tenant, found[_PROGRESS].encode(), where)
             progresses.taken_over(progress, self._order.fence, self._order.start_ts, where)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
 
 from tistream.clock import Clock
 from tistream.decode.cells.defaults import origin_default
@@ -23,43 +21,19 @@ from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.sinks.iceberg import marks as texts
 from tistream_changefeed.sinks.iceberg.field_types import converted
 from tistream_changefeed.sinks.iceberg.kept.created_tables import CreatedTables
+from tistream_changefeed.sinks.iceberg.kept.lake_table import LakeTable, shape_of
 from tistream_changefeed.sinks.iceberg.key_ranges import merged, pieces, rewrites
-from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake
+from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake, rolled_back
 from tistream_changefeed.sinks.iceberg.lake_files import key_range, read_file, write_file
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows, key_rows, table_rows, truncate_row
 from tistream_changefeed.sinks.iceberg.marks import Marks
-from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, LakeSchema, Shape, evolved, parsed
+from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, Shape, evolved, parsed
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, set_aside
 
 _FIELDS, _SOURCE, _TABLE_ID, _DROPPED = (f"tistream.{name}" for name in ("fields", "source", "table_id", "dropped_at"))
 _TRUNCATE = "truncate table"
 _ROWS_MOVE = frozenset({"drop partition", "truncate partition", "exchange partition", "recover table"})
-
-
-@dataclass(slots=True)
-class LakeTable:
-    """An Iceberg table that a feed writes. `schema` is the one that its next commit gives it. `marks`: of its newest
-    commit by a feed. `files` are in no snapshot yet."""
-
-    identifier: Identifier
-    shape: Shape
-    table: Table
-    table_id: int
-    schema: LakeSchema
-    marks: Marks | None
-    evolves: bool = False
-    files: list[DataFile] = field(default_factory=list)
-
-    @property
-    def loaded(self) -> bytes | None:
-        """The raw key up to which the rows are there with which the feed begins, while they are loaded."""
-        return None if self.marks is None else self.marks.loaded
-
-    @property
-    def through_ts(self) -> int:
-        """The commit_ts up to which its rows are there."""
-        return 0 if self.marks is None else self.marks.at.commit_ts
 
 
 class LakeTables:
@@ -105,7 +79,8 @@ class LakeTables:
             found.schema, found.evolves = schema, True
         return found
 
-    def _loaded(self, identifier: Identifier, shape: Shape) -> LakeTable | None:
+    def _loaded(self, identifier: Identifier, shape: Shape, *, older: bool = False) -> LakeTable | None:
+        """The table of this name; None if it does not exist. `older`: it need not show the newest commit."""
         if identifier in self._open:
             return self._open[identifier]
         table = self._lake.load(identifier)
@@ -116,11 +91,15 @@ class LakeTables:
         owner = table.properties.get(texts.FEED)
         if owner != self.feed:
             raise failed("sink", where, f"{owner or 'another program'} writes it: give this feed another namespace")
-        marks = texts.newest(self._lake.summaries(table), self._order.tenant, where)
+        newest = texts.newest(self._lake.told(table), table.properties, self._order.tenant, where)
+        marks = None if newest is None else newest.marks
         self._check_fence(where, marks)
-        self.created.check(identifier, str(table.metadata.table_uuid))
+        uuid = str(table.metadata.table_uuid)
+        self.created.check(identifier, uuid)
+        if not older and not self.created.shows_newest(uuid, newest):
+            raise rolled_back(where)
         if _DROPPED in table.properties:  # any program may drop it
-            self.created.known.forget(str(table.metadata.table_uuid))
+            self.created.known.forget(uuid)
         schema = parsed(table.schema(), table.properties.get(_FIELDS, "{}"))
         number = int(table.properties.get(_TABLE_ID, 0))
         found = self._open[identifier] = LakeTable(identifier, shape, table, number, schema, marks)
@@ -179,11 +158,23 @@ class LakeTables:
         there = self._lake.load(identifier)
         if there is None or there.properties.get(texts.FEED) != self.feed:
             return
-        shape: Shape = "changes" if identifier[-1].endswith("__changes") else "table"
-        found = self._loaded(identifier, shape)
+        found = self._loaded(identifier, shape_of(identifier))
         if found is not None and (found.marks is None or found.marks.fence != self._order.fence):
             loaded = b"" if found.marks is None and loading else found.loaded
             self._commit(found, at if found.marks is None else found.marks.at, loaded=loaded)
+
+    def accept_older(self, at: Position) -> None:
+        """Accept tables that do not show the newest commit of the feed as they are, so that rows after `at` follow. A
+        person has ordered this by moving the feed's checkpoint to `at`."""
+        self.created.accept_gone()
+        for uuid, identifier in self.created.known:
+            found = self._loaded(identifier, shape_of(identifier), older=True)
+            assert found is not None
+            newest = texts.newest(
+                self._lake.told(found.table), found.table.properties, self._order.tenant, self._lake.named(identifier)
+            )
+            if not self.created.shows_newest(uuid, newest):
+                self._commit(found, at)
 
     def create(self, version: TableVersion, shape: Shape, at: Position) -> None:
         """Create a table whose rows as of `at` follow, unless it is there."""
@@ -350,17 +341,19 @@ class LakeTables:
     ) -> None:
         marks = Marks(self.feed, at, self._order.fence, loaded)
         shown = marks.texts(self._order.tenant)
-        now_ms = self._clock.now_ms()
+        now_ms, sequence = self._clock.now_ms(), table.table.metadata.next_sequence_number()
         change = Commit(
             shown,
             now_ms,
-            {**shown, _FIELDS: table.schema.text, **(properties or {})},
+            {**shown, texts.SEQUENCE: str(sequence), _FIELDS: table.schema.text, **(properties or {})},
             tuple(table.files),
             removed,
             table.schema.schema if table.evolves else None,
             at.low_ts,
+            [name for name in (texts.LOADED,) if name in table.table.properties and name not in shown],
         )
         self._lake.commit(table.table, change)
+        self.created.known.committed(str(table.table.metadata.table_uuid), sequence)
         table.files, table.marks, table.evolves = [], marks, False
         if self._lake.merges_manifests(table.table):
             self._lake.commit(table.table, Commit(shown, now_ms))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
@@ -12,9 +13,16 @@ from tistream.read.cursor import Position, Scope
 from tistream_changefeed.core.failure import failed
 from tistream_changefeed.core.progress import Fence
 
-FEED, CURSOR, RESOLVED, EPOCH, GENERATION, LOADED = (
-    f"tistream.{name}" for name in ("feed", "cursor", "resolved_ts", "epoch", "generation", "loaded")
+FEED, CURSOR, RESOLVED, EPOCH, GENERATION, LOADED, SEQUENCE = (
+    f"tistream.{name}" for name in ("feed", "cursor", "resolved_ts", "epoch", "generation", "loaded", "sequence")
 )
+
+
+class Told(NamedTuple):
+    """What a snapshot says. `sequence`: its sequence number, which grows with each commit to the table."""
+
+    sequence: int
+    summary: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +49,37 @@ class Marks:
         }
 
 
-def newest(summaries: Sequence[Mapping[str, str]], tenant: TenantKey, where: str) -> Marks | None:
-    """The marks of the newest commit that a feed has made. `summaries` are those of the snapshots of the main branch,
-    the newest first: other programs may have made some, such as one that merges files. None if no feed has made a
-    commit. `where`: the table, for errors. Raises FeedFailed."""
-    found = next((one for one in summaries if CURSOR in one), None)
-    if found is None:
-        return None
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest commit of a feed to a table. `sequence`: its sequence number; 0 if it is not known. `current`: whether
+    the table shows this commit. Otherwise another program has rolled the table back, and `marks` are those of the
+    commit that the table shows."""
+
+    marks: Marks
+    sequence: int
+    current: bool
+
+
+def newest(told: Sequence[Told], properties: Mapping[str, str], tenant: TenantKey, where: str) -> Newest | None:
+    """Find the newest commit that a feed has made. `told`: the snapshots of the main branch, the newest first: other
+    programs may have made some, such as one that merges files, and older ones may have expired. `properties` are those
+    of the table: a commit sets them too, and they neither expire nor go back with a snapshot. None if no feed has made
+    a commit. `where`: the table, for errors. Raises FeedFailed."""
+    found = next((one for one in told if CURSOR in one.summary), None)
     try:
-        fence = Fence(int(found[GENERATION]), int(found[EPOCH]))
-        loaded = bytes.fromhex(found[LOADED]) if LOADED in found else None
-        return Marks(found[FEED], cursors.decode(Scope(tenant), found[CURSOR]), fence, loaded)
+        last = int(properties.get(SEQUENCE, 0))
+        if found is not None:
+            return Newest(_marks(found.summary, tenant), found.sequence, found.sequence >= last)
+        if CURSOR not in properties:
+            return None
+        known = {name: text for name, text in properties.items() if last or name != LOADED}
+        return Newest(_marks(known, tenant), last, bool(told) and told[0].sequence >= last)
     except (KeyError, ValueError, InvalidRequest) as error:
-        name = found.get(FEED, "another program")
+        name = (properties if found is None else found.summary).get(FEED, "another program")
         raise failed("sink", where, f"{name} has written it: give this feed another namespace") from error
+
+
+def _marks(texts: Mapping[str, str], tenant: TenantKey) -> Marks:
+    fence = Fence(int(texts[GENERATION]), int(texts[EPOCH]))
+    loaded = bytes.fromhex(texts[LOADED]) if LOADED in texts else None
+    return Marks(texts[FEED], cursors.decode(Scope(tenant), texts[CURSOR]), fence, loaded)

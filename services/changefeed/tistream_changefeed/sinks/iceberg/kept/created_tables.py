@@ -1,4 +1,4 @@
-"""Looks after the tables that a feed has created: another program may drop or replace them."""
+"""Looks after the tables that a feed has created: another program may drop or replace them, or roll them back."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tistream_changefeed.sinks.iceberg.kept.known_tables import KnownTables
 from tistream_changefeed.sinks.iceberg.lake import Lake, gone
+from tistream_changefeed.sinks.iceberg.marks import Newest
 from tistream_changefeed.sinks.iceberg.target import Identifier, set_aside_prefix
 
 
@@ -29,6 +30,11 @@ class CreatedTables:
                 self.known.forget(lost)
         if uuid is not None:
             self.known.put(uuid, identifier)
+
+    def shows_newest(self, uuid: str, newest: Newest | None) -> bool:
+        """Whether a table shows the newest commit of the feed. `newest` is what the table itself says of it."""
+        known = self.known.newest(uuid)
+        return not known if newest is None else newest.current and newest.sequence >= known
 
     def accept_gone(self) -> None:
         """Forget the tables that are not there any more, so that the feed may create them again, without their earlier

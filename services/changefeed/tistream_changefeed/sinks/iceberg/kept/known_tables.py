@@ -2,7 +2,8 @@
 
 They are properties of the feed's own table, so a worker that takes over notices that another program has dropped or
 replaced a table while no worker was looking. Without these properties it would create the table again, without its
-earlier rows.
+earlier rows. Other properties have the sequence number of the newest commit to each table, so a worker notices that
+another program has restored an older state of a table, with the properties that it had then.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from tistream_changefeed.core.failure import failed
 from tistream_changefeed.sinks.iceberg.target import Identifier
 
-_PREFIX = "tistream.table."
+_PREFIX, _NEWEST = "tistream.table.", "tistream.newest."
 
 
 class KnownTables:
@@ -22,12 +23,14 @@ class KnownTables:
     program has written the properties."""
 
     def __init__(self, properties: Mapping[str, str], where: str, *, kept: bool = True) -> None:
-        self._stored = {name: text for name, text in properties.items() if name.startswith(_PREFIX)}
+        self._stored = {name: text for name, text in properties.items() if name.startswith((_PREFIX, _NEWEST))}
         try:
-            found = {name.removeprefix(_PREFIX): tuple(json.loads(text)) for name, text in self._stored.items()}
+            names = {name: tuple(json.loads(text)) for name, text in _below(_PREFIX, self._stored)}
+            newest = {name: int(text) for name, text in _below(_NEWEST, self._stored)}
         except (TypeError, ValueError) as error:
             raise failed("sink", where, "another program has written its properties: drop the table") from error
-        self._names: dict[str, Identifier] = found if kept else {}
+        self._names: dict[str, Identifier] = names if kept else {}
+        self._newest: dict[str, int] = newest if kept else {}
 
     def __iter__(self) -> Iterator[tuple[str, Identifier]]:
         return iter(list(self._names.items()))
@@ -43,6 +46,15 @@ class KnownTables:
     def forget(self, uuid: str) -> None:
         """Forget a table, which may be dropped from now on."""
         self._names.pop(uuid, None)
+        self._newest.pop(uuid, None)
+
+    def newest(self, uuid: str) -> int:
+        """The sequence number of the newest commit to a table; 0 if it is not known."""
+        return self._newest.get(uuid, 0)
+
+    def committed(self, uuid: str, sequence: int) -> None:
+        """Note the sequence number of a commit to a table."""
+        self._newest[uuid] = sequence
 
     def changes(self) -> tuple[dict[str, str], list[str]]:
         """What to change in the feed's own table so that it names these tables: the properties to set, and the names of
@@ -56,4 +68,12 @@ class KnownTables:
         self._stored = self._properties()
 
     def _properties(self) -> dict[str, str]:
-        return {_PREFIX + uuid: json.dumps(name) for uuid, name in self._names.items()}
+        names = {_PREFIX + uuid: json.dumps(name) for uuid, name in self._names.items()}
+        return names | {_NEWEST + uuid: str(found) for uuid, found in self._newest.items() if uuid in self._names}
+
+
+def _below(prefix: str, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The properties with this prefix, without it."""
+    for name, text in properties.items():
+        if name.startswith(prefix):
+            yield name.removeprefix(prefix), text

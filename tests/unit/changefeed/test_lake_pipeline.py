@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 
 from support.feed_lake import LakeRun
 from support.feed_run import StillView
-from support.feed_tables import Key, column, version
+from support.feed_tables import Change, Key, batch, column, version
 from support.pull_world import golden_world
+from support.row_bytes import record_key
 from tistream.clock import ManualClock
 from tistream.model.ts import Window
+from tistream.read.events import Events, Image, Rows
 from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.tidb import table as tidb
 from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.hold.holder import IDLE_MS, PAUSE_MS
 from tistream_changefeed.hold.new_rows import NewRows
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.sinks.iceberg.lake_feed import lake_feed
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
+from tistream_changefeed.sinks.left_out import LetterMark
+from tistream_changefeed.table_errors.table_failed import TableFailed
 
 URI = "iceberg://lake?catalog-uri=sqlite:////lake/c.db&warehouse=file:///lake&mode=both"
 KEYED = version([column("id")], [Key("primary", ("id",), primary=True)], name="keyed", table_id=100)
@@ -73,6 +80,48 @@ def test_a_feed_that_sends_no_rows_stores_how_far_it_has_read(rules: list[str], 
     assert not holder.is_due(rest, clock.monotonic_ms() + 600_000, still), "all is stored"
     holder.stop()
     holder.run()
+
+
+def by_day() -> Events:
+    """Changes of a table whose key is a date: an insert, and then an insert, a delete and an update with a date that no
+    calendar has."""
+    of = version([column("day", tidb.DATE, tidb.FLAG_NOT_NULL), column("n")], [Key("primary", ("day",), primary=True)])
+    days = ((None, "2024-02-29"), (None, "0000-00-00"), ("2020-02-00", None), ("2020-02-30", "2020-03-01"))
+    found = batch(
+        of,
+        [
+            Change(*(one and {"day": one, "n": ts} for one in sides), ts, ts - 1, record_key(of.table.id, ts))
+            for ts, sides in enumerate(days, 11)
+        ],
+    )
+    put = (found.new_at >= 0).astype(np.int64)
+    rows = Rows(
+        of,
+        Image(found.new, []),
+        Image(found.old, []),
+        *(found.commit_ts, found.start_ts, found.schema_version, put, found.new_at, found.old_at),
+        found.raw,
+        np.zeros(len(found), bool),
+    )
+    return Events.ordered([rows])
+
+
+def test_a_row_whose_key_no_calendar_has_stops_the_feed_or_is_a_dead_letter() -> None:
+    letters = {"tistream": {"tables": [{"matcher": ["d.*"], "on-row-error": "dead-letter"}]}}
+    sent = lake_feed(URI, letters).pipeline.rows(by_day(), lambda _: 1)
+    assert sent.messages.commit_ts.tolist() == [11]
+    assert [one.commit_ts for one in sent.letters] == [12, 13, 14]
+    told = [json.loads(one.sent.value) for one in sent.letters if isinstance(one.sent, LetterMark)]
+    assert [one["new"] and one["new"]["day"] for one in told] == ["0000-00-00", None, "2020-03-01"]
+    assert {one["reason"][:24] for one in told} == {"column day of its key ha"}
+    key = record_key(100, 12)
+    with pytest.raises(
+        TableFailed, match=rf"table d\.t, commit_ts 12, key {key.hex()}: column day of its key"
+    ) as found:
+        lake_feed(URI, {}).pipeline.rows(by_day(), lambda _: 1)
+    assert (found.value.commit_ts, found.value.key) == (12, key)
+    changes = lake_feed(URI.replace("both", "changelog"), {}).pipeline.rows(by_day(), lambda _: 1)
+    assert (changes.messages.commit_ts.tolist(), changes.letters) == ([11, 12, 13, 14], ())
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
 from tistream.schema.ddl_event import DdlEvent
-from tistream.schema.tidb import table as tidb
 from tistream.schema.visible import TableVersion
 from tistream.wire.bulk.changefeeds import Move
 from tistream_changefeed.core.failure import FeedFailed
@@ -660,21 +659,6 @@ def test_a_feed_that_is_moved_back_fails_because_rows_would_be_doubled(tmp_path:
     shard, sink = Shard(order, feed.life.rng), feed.life.sink(order)
     with pytest.raises(FeedFailed, match=f"a checkpoint_ts of at least {feed.ts}"):
         feed.life.write(shard, sink, shard.opened(*sink.open(), sink.where))
-
-
-@pytest.mark.parametrize("row", [(None, "0000-00-00"), ("2020-02-00", None)])
-def test_a_key_that_no_calendar_has_stops_the_feed(tmp_path: Path, row: tuple[str | None, str | None]) -> None:
-    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
-    by_day = feed_tables.version(
-        [feed_tables.column("day", tidb.DATE, tidb.FLAG_NOT_NULL)], [Key("primary", ("day",), primary=True)]
-    )
-    sides = [None if one is None else {"day": one} for one in row]
-    batch = feed_tables.batch(by_day, [Change(*sides, commit_ts=START + 1, start_ts=START, key=b"k")])
-    events = RowEvents(split(EventWindow((batch,), ()), never))
-    feed.send(feed.shard.send(events, 1, (), Position(START + 1)))
-    feed.life.clock.advance(300)
-    with pytest.raises(FeedFailed, match="column day of its key has a date that no calendar has"):
-        feed.send(feed.shard.send(NOTHING, 0, (), feed.shard.at))
 
 
 def opened_as(life: Life, target: LakeTarget, revision: Revision = FIRST) -> tuple[Shard, LakeSink]:

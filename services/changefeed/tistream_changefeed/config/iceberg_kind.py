@@ -103,8 +103,8 @@ def check(config: FeedConfig) -> None:
     if iceberg.mode != "changelog" and config.filter.force_replicate:
         raise refused_config("force-replicate is for mode=changelog: a table without a key cannot be mirrored")
     choices = {config.on_table_error, *(one.on_table_error or config.on_table_error for one in config.tables)}
-    if choices != {"stop-feed"} or any(one.on_row_error == "dead-letter" for one in config.tables):
+    if choices != {"stop-feed"}:
         raise refused_config(
-            "a feed into Iceberg stops as a whole at an event that cannot be written: set on-table-error = 'stop-feed' "
-            "and on-row-error = 'stop', or leave them out"
+            "a feed into Iceberg stops as a whole at an event that cannot be written: leave on-table-error "
+            "out, or set it to 'stop-feed'; on-row-error = 'dead-letter' leaves out the event"
         )

@@ -146,6 +146,7 @@ def lake_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] 
         parts.feed_filter(found.config),
         parts.error_rules(found.config),
         iceberg.snapshot == "now",
+        "table" in target.shapes,
         SkippedEvents(tuple(skips), "", LETTER_BYTES),
     )
     return LakeFeed(found.config, iceberg, target, found.warnings, pipeline)

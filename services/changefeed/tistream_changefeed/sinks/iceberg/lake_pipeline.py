@@ -4,7 +4,7 @@ configuration."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tistream.read.cursor import Position, Scope
 from tistream.read.events import Events
@@ -12,6 +12,7 @@ from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
+from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.core.new_tables import NewTables
 from tistream_changefeed.core.outgoing import Mark
 from tistream_changefeed.core.row_events import RowEvents
@@ -22,9 +23,16 @@ from tistream_changefeed.protocols.table_change import TableAt, TableChange, dro
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.split import never, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes
+from tistream_changefeed.sinks.iceberg.lake_rows import lost_keys
 from tistream_changefeed.sinks.left_out import LetterMark, ddl_letter, without_skipped
 from tistream_changefeed.table_errors.rules import ErrorRules
-from tistream_changefeed.table_errors.table_failed import naming
+from tistream_changefeed.table_errors.table_failed import TableFailed, naming
+
+_NO_DATE = "column %s of its key has a date that no calendar has, so two rows may have one key"
+_REMEDY = (
+    "skip the event by name, set on-row-error = 'dead-letter' for the table, leave it out by filter.rules, or set "
+    "mode=changelog"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +55,12 @@ class TableDdl:
 @dataclass(frozen=True, slots=True)
 class LakePipeline:
     """The pipeline of a feed into Iceberg: implements hold.sink.Pipeline, and hold.sink.FirstRows. `loads`: a new feed
-    begins with the rows of its tables."""
+    begins with the rows of its tables. `mirrors`: it keeps the tables themselves, so rows are looked for by key."""
 
     filter: FeedFilter
     errors: ErrorRules
     loads: bool = False
+    mirrors: bool = False
     skips: SkippedEvents = NO_SKIPS
 
     @property
@@ -91,12 +100,32 @@ class LakePipeline:
         for batch in raw_changes(events).rows:
             with naming(batch):
                 for one in self.filter.window(EventWindow((batch,), ())).rows:
-                    sent, found = without_skipped(one, self.skips)
+                    sent, found = self._sent(one)
                     letters += found
                     chosen += [sent] if len(sent) else []
         letters.sort(key=lambda one: one.commit_ts)
         rows = RowEvents(split(EventWindow(tuple(chosen), ()), never))
         return Encoded(rows, lambda part: part, letters=tuple(letters))
+
+    def _sent(self, batch: RowBatch) -> tuple[RowBatch, list[DeadLetter]]:
+        """The events of a batch that are sent, and the dead letters of the others: those that a person has named and,
+        if the configuration says so, those that a table cannot have. Raises TableFailed."""
+        sent, letters = without_skipped(batch, self.skips)
+        name = ".".join(batch.version.name)
+        unfit = [
+            Skip(
+                commit_ts=int(sent.commit_ts[at]), table=name, key=sent.raw[at].as_py().hex(), reason=_NO_DATE % column
+            )
+            for at, column in (lost_keys(sent) if self.mirrors else ())
+        ]
+        if not unfit:
+            return sent, letters
+        first = min(unfit, key=lambda one: one.commit_ts)
+        if self.errors.on_row_error(batch.version.name) == "stop":
+            reason = f"table {name}, commit_ts {first.commit_ts}, key {first.key}: {first.reason}; {_REMEDY}"
+            raise TableFailed(batch.version.name, first.commit_ts, bytes.fromhex(first.key or ""), reason)
+        sent, more = without_skipped(sent, replace(self.skips, named=unfit))
+        return sent, [*letters, *more]
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
         """Implement Pipeline.concerned."""

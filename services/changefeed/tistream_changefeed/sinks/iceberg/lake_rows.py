@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
@@ -117,6 +118,20 @@ def table_rows(columns: Sequence[Column], rows: pa.RecordBatch, lake: LakeSchema
     found[RAW] = raw_times(times, rows.num_rows)
     arrays = [_as(found.get(_id(one)), one.type, rows.num_rows) for one in kind]
     return pa.Table.from_arrays(arrays, schema=kind)
+
+
+def lost_keys(batch: RowBatch) -> Iterator[tuple[int, str]]:
+    """The events of a batch whose row in the table itself cannot be found again, each with the name of the column of
+    the key that has a date which no calendar has: its value would be null, and two rows might have one key."""
+    lost: dict[int, str] = {}
+    for column in filter(has_times, batch.handle):
+        place = batch.columns.index(column)
+        for values, at in ((batch.new[place], batch.new_at), (batch.old[place], batch.old_at)):
+            gone: Int64s = np.flatnonzero(
+                pc.and_(values.is_valid(), converted(column, values).is_null()).to_numpy(False)
+            )
+            lost |= dict.fromkeys(np.flatnonzero(np.isin(at, gone)).tolist(), column.name)
+    yield from sorted(lost.items())
 
 
 def key_rows(net: TableNet, rows: pa.RecordBatch) -> pa.Table:

@@ -208,11 +208,6 @@ class LakeTables:
         puts = pa.concat_tables(
             [table_rows(one.columns, rows, table.schema) for one in nets for rows in (one.updates, one.inserts)]
         )
-        lost = next((name for one in (*deleted, puts) for name in keys if one[name].null_count), None)
-        if lost is not None:
-            raise failed("encode", ".".join(nets[-1].version.name), f"column {lost} of its key has a date that no "
-                         "calendar has, so two rows may have one key: leave the table out by filter.rules, or set "
-                         "mode=changelog")  # fmt: skip
         first = nets[-1].handle[0]
         there = self._lake.files(table.table)
         ranges = [key_range(table.table.schema(), one, table.schema.fields[first.id]) for one in there]

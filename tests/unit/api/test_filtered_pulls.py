@@ -336,6 +336,18 @@ def test_rows_before_a_column_was_added_end_the_answer_and_the_next_one_is_refus
     assert len(found) > 3
 
 
+def test_where_is_compared_with_a_table_that_is_created_after_the_beginning() -> None:
+    world, window = everything(), Window(everything().snapshot_ts, everything().end_ts)
+    scope = Scope(world.tenant, "shop", "orders")
+    assert world.source.tables_at(window.low, scope) == []
+    check_choice(choice(where="amount > 1"), world.source, scope, window, begins=True)
+    wrong = choice(where="no_such = 1")
+    for _ in range(2):
+        check_choice(wrong, world.source, scope, window, begins=False)
+        with pytest.raises(InvalidRequest, match="has no column 'no_such'"):
+            check_choice(wrong, world.source, scope, window, begins=True)
+
+
 @pytest.mark.parametrize(
     ("of", "names", "parameter", "reason"),
     [

@@ -52,14 +52,20 @@ def scope_of(scope: Scope, choice: EventChoice | None) -> Scope:
 
 
 def check_choice(choice: EventChoice, source: TenantSource, scope: Scope, window: Window, *, begins: bool) -> None:
-    """Check that tables and columns that a filter names exist, and that `where` can be evaluated for the tables that
-    there are at the window's low end. `begins`: the pull begins with a ts, not with a cursor; only then names that no
-    object has in the window are refused. Raises InvalidRequest, which names the parameter and the near name."""
+    """Check that tables and columns that a filter names exist, and that `where` can be evaluated for the tables at the
+    window's low end or, if a pull begins there and no table exists there, at its high end. `begins`: the pull begins
+    with a ts, not with a cursor; only then names that no object has in the window are refused. Raises InvalidRequest,
+    which names the parameter and the near name."""
     if begins and choice.tables is not None:
         for database, table in choice.tables.literals:
             _check_table(source, scope, window, database, table)
     key = scope, source.steady_key(window.low)
-    choice.check_once(key, lambda: _tables(choice, source, scope, window.low))
+
+    def first_tables() -> list[Table]:
+        found = _tables(choice, source, scope, window.low)
+        return _tables(choice, source, scope, window.high) if begins and not found else found
+
+    choice.check_once((key, begins), first_tables)
     if begins and choice.columns is not None:
         choice.check_columns([one for ts in (window.low, window.high) for one in _tables(choice, source, scope, ts)])
 

@@ -36,6 +36,8 @@ from tistream_client.core.events import (
     Event,
     Page,
     Position,
+    RawEvent,
+    RawPage,
     Row,
     RowEvent,
     TableInfo,
@@ -47,10 +49,12 @@ from tistream_client.core.times import TimeLike
 from tistream_client.core.ts import to_datetime, to_ts
 from tistream_client.sql_checkpoint import SqlCheckpoint
 from tistream_client.sync.client import Table, Tenant, TiStream
+from tistream_client.sync.raw_reads import RawChanges
 from tistream_client.sync.reads import Changes, Rows
 
 if TYPE_CHECKING:
     from tistream_client.aio.client import AsyncTable, AsyncTenant, AsyncTiStream
+    from tistream_client.aio.raw_reads import AsyncRawChanges
     from tistream_client.aio.reads import AsyncChanges, AsyncRows
 else:
 
@@ -58,8 +62,8 @@ else:
         """Import the client for asyncio when it is first used: asyncio takes half of the time of an import."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        reads = name in ("AsyncChanges", "AsyncRows")
-        return getattr(import_module(f"tistream_client.aio.{'reads' if reads else 'client'}"), name)
+        reads = {"AsyncChanges": "reads", "AsyncRows": "reads", "AsyncRawChanges": "raw_reads"}
+        return getattr(import_module(f"tistream_client.aio.{reads.get(name, 'client')}"), name)
 
 
 __version__ = "0.1.0"
@@ -68,6 +72,7 @@ __all__ = [
     "ApiError",
     "ArrowPage",
     "AsyncChanges",
+    "AsyncRawChanges",
     "AsyncRows",
     "AsyncTable",
     "AsyncTenant",
@@ -86,6 +91,9 @@ __all__ = [
     "NotSupported",
     "Page",
     "Position",
+    "RawChanges",
+    "RawEvent",
+    "RawPage",
     "Row",
     "RowEvent",
     "Rows",

@@ -6,6 +6,7 @@ agent and replay are killed meanwhile in soak/test_e2e_raw_killed.py.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from base64 import b64decode
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 
 import httpx
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from support import plain_http, raw_set
@@ -21,6 +23,7 @@ from support.emulated import EmulatedTikv
 from support.platform import Platform
 from support.raw_replay import TENANT, Replay, connect, raw_agent, require_equal
 from support.raw_target import RawTarget
+from tistream_client import AsyncTiStream, RawEvent, TiStream
 
 SPEED = 2  # the six seconds of the record take three
 
@@ -59,12 +62,39 @@ def test_two_clusters_are_equal_and_pulls_are_what_was_written(
             (ts, key, "put" if op == 1 else "delete", value)
             for ts, key, op, value in truth.select("commit_ts", "key", "op", "value").iter_rows()
         ]
+        read_by_client(up.url, snapshot_ts, end_ts, found)
         values(http, root, truth, end_ts)
         refused = http.get(f"{root}/changes", params={"start_ts": str(snapshot_ts)})
         feed = http.post(f"{root}/changefeeds", json={"changefeed_id": "f", "sink_uri": "kafka://127.0.0.1:9/t"})
         for answer in (refused, feed):
             assert answer.status_code == 400
             assert "raw/changes" in answer.json()["detail"]
+
+
+def read_by_client(url: str, start_ts: int, end_ts: int, wanted: list[tuple[Any, ...]]) -> None:
+    """The writes are the same through the Python client, as events and as Arrow, in threads and in asyncio."""
+    with TiStream(url) as client:
+        tenant = client.tenant(TENANT.cluster_id, TENANT.tenant_id)
+        found = tenant.raw_changes(since=start_ts, until=end_ts, page_size=500)
+        events = list(found)
+        assert [(one.commit_ts, stored(one.keyspace, one.key), one.op, one.value) for one in events] == wanted
+        table = found.to_arrow()
+        rows = table.to_pylist()
+        assert [(one["commit_ts"], stored(one["keyspace"], one["key"]), one["op"], one["value"]) for one in rows] == (
+            wanted
+        )
+        space = events[0].keyspace
+        low, high = sorted({one.key for one in events if one.keyspace == space})[:2]
+        some = tenant.raw_changes(since=start_ts, until=end_ts, keyspace=space, start_key=low, end_key=high)
+        assert list(some) == [one for one in events if (one.keyspace, one.key) == (space, low)]
+
+    async def read() -> tuple[list[RawEvent], pa.Table]:
+        async with AsyncTiStream(url) as client:
+            tenant = client.tenant(TENANT.cluster_id, TENANT.tenant_id)
+            found = tenant.raw_changes(since=start_ts, until=end_ts)
+            return [event async for event in found], await found.to_arrow()
+
+    assert asyncio.run(read()) == (events, table)
 
 
 def pulled(http: httpx.Client, root: str, start_ts: int, end_ts: int) -> list[dict[str, Any]]:
@@ -82,7 +112,12 @@ def pulled(http: httpx.Client, root: str, start_ts: int, end_ts: int) -> list[di
 
 
 def key_of(event: dict[str, Any]) -> bytes:
-    return b"r" + int(event["keyspace"]).to_bytes(3, "big") + b64decode(event["key"])
+    return stored(int(event["keyspace"]), b64decode(event["key"]))
+
+
+def stored(keyspace: int, key: bytes) -> bytes:
+    """A key as TiKV stores it."""
+    return b"r" + keyspace.to_bytes(3, "big") + key
 
 
 def value_of(event: dict[str, Any]) -> bytes | None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 
+from tistream_client.aio.raw_reads import AsyncRawChanges
 from tistream_client.aio.reads import AsyncChanges, AsyncRows
 from tistream_client.core import arguments, calls, lists, points
 from tistream_client.core.arguments import KeyLike
@@ -92,6 +93,32 @@ class AsyncTenant(TenantReads[AsyncChanges, AsyncRows]):
     async def status(self) -> TenantStatus:
         """How far the tenant is, and what holds it back."""
         return await self._transport.ask(lists.status(self._scope, self._patience))
+
+    def raw_changes(
+        self,
+        *,
+        since: TimeLike = EARLIEST,
+        until: TimeLike | None = None,
+        cursor: str | None = None,
+        keyspace: int | None = None,
+        start_key: bytes | None = None,
+        end_key: bytes | None = None,
+        page_size: int | None = None,
+    ) -> AsyncRawChanges:
+        """The writes of a tenant of RawKV after `since`, up to and with `until`, each once. Times and `cursor` are as
+        of `changes`. `start_key` (inclusive) and `end_key` (exclusive) are a range of keys of one `keyspace`."""
+        call = calls.raw_call(
+            self._scope,
+            self._reads.clock,
+            since=since,
+            until=until,
+            cursor=cursor,
+            keyspace=keyspace,
+            start_key=start_key,
+            end_key=end_key,
+            page_size=page_size,
+        )
+        return AsyncRawChanges(call, self._transport, self._patience)
 
     def history(
         self,

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from tistream_client import frames
+from tistream_client.aio.lake_rows import AsyncLakeRows
 from tistream_client.checkpoint import Checkpoint
 from tistream_client.core import arrow, ndjson, points
 from tistream_client.core.asking import Patience
@@ -13,6 +14,7 @@ from tistream_client.core.calls import ChangesCall
 from tistream_client.core.events import ArrowPage, Event, Page, Row
 from tistream_client.core.points import RowsQuery
 from tistream_client.core.pull import ARROW, NDJSON, pull
+from tistream_client.lake.snapshots import IcebergTable
 from tistream_client.transport import AsyncTransport
 
 if TYPE_CHECKING:
@@ -112,6 +114,10 @@ class AsyncRows:
     async def to_pandas(self) -> pd.DataFrame:
         """As to_arrow, for pandas."""
         return frames.pandas_of(await self.to_arrow())
+
+    def over(self, lake: IcebergTable) -> AsyncLakeRows:
+        """The same rows, most of them from an Iceberg table: see Rows.over."""
+        return AsyncLakeRows(self._query, lake, self._transport, self._patience)
 
     def _arrow_pages(self) -> AsyncIterator[arrow.TablePage]:
         return self._transport.run(points.row_batches(self._query, self._patience))

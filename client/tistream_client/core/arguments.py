@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from tistream_client.core.errors import WrongArgument
 
 PAGE_SIZE_MAX = 1_000_000
+KEYSPACE_MAX = (1 << 24) - 1
 EVENTS = ("all", "rows", "ddl")
 OPERATIONS = ("insert", "update", "delete")
 _URL = "http://127.0.0.1:8000"
@@ -147,3 +148,19 @@ def retry_for(value: object) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
         raise WrongArgument("retry_for", f"is {value!r}", "retry_for=60, or None to try for ever")
     return None if value is None else float(value)
+
+
+def keyspace_id(value: object) -> int | None:
+    """The id of a keyspace of RawKV; None: every keyspace."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= KEYSPACE_MAX:
+        raise WrongArgument("keyspace", f"is {value!r}", f"keyspace=0, at most {KEYSPACE_MAX}")
+    return value
+
+
+def raw_key(argument: str, value: object) -> bytes:
+    """A bound of a range of keys of RawKV; empty for None."""
+    if value is not None and not isinstance(value, bytes):
+        raise WrongArgument(argument, f"is {value!r}, and not bytes", f'{argument}=b"user/"')
+    return value or b""

@@ -9,7 +9,7 @@ from tistream_client.core import arguments
 from tistream_client.core.arguments import KeyLike
 from tistream_client.core.errors import WrongArgument
 from tistream_client.core.points import Key, Range, RowsQuery
-from tistream_client.core.pull import PullQuery
+from tistream_client.core.pull import PullQuery, RawQuery
 from tistream_client.core.scope import Scope
 from tistream_client.core.times import EARLIEST, NOW, Clock, TimeLike, ts_of
 from tistream_client.core.ts import MAX_TS
@@ -51,12 +51,12 @@ class ChangesCall:
 
     def of_events(self, *, follow: bool) -> PullQuery:
         """The pull of events. Raises WrongArgument."""
-        self._check_end(follow)
+        _check_end(self.query.until, follow)
         return self._sized(EVENTS_A_PAGE, self.query.events)
 
     def of_rows(self, *, follow: bool) -> PullQuery:
         """The pull of rows as Arrow. Raises WrongArgument."""
-        self._check_end(follow)
+        _check_end(self.query.until, follow)
         if self.query.scope.table is None:
             raise WrongArgument("table", "is missing, and an Arrow stream has one table", 'changes("shop", "orders")')
         if self.query.events == "ddl":
@@ -66,10 +66,6 @@ class ChangesCall:
     def at(self, cursor: str | None) -> ChangesCall:
         """The same from a cursor; None: unchanged."""
         return self if cursor is None else replace(self, query=replace(self.query, cursor=cursor))
-
-    def _check_end(self, follow: bool) -> None:
-        if follow and self.query.until is not None:
-            raise WrongArgument("until", "is given, and a read that follows has no end", "changes(…, until=…).pages()")
 
     def _sized(self, default: int, events: str) -> PullQuery:
         return replace(self.query, events=events, page_size=self.page_size or default)
@@ -95,12 +91,7 @@ def changes_call(
         raise WrongArgument("tables", f"is given beside table {scope.table!r}", 'changes("shop", tables=["shop.or*"])')
     if page_size is not None:
         arguments.page_size(page_size)
-    if cursor is not None:
-        arguments.name("cursor", cursor, "the cursor of a page, or None")
-    low = None if since == EARLIEST else ts_of("since", since, clock)
-    high = None if until is None else ts_of("until", until, clock)
-    if low is not None and high is not None and cursor is None and high < low:
-        raise WrongArgument("until", f"{until!r} lies before since {since!r}", 'since="2h", until="1h"')
+    low, high = _between(since, until, cursor, clock)
     query = PullQuery(
         scope,
         low,
@@ -114,6 +105,66 @@ def changes_call(
         arguments.condition(where),
     )
     return ChangesCall(query, page_size)
+
+
+@dataclass(frozen=True, slots=True)
+class RawCall:
+    """The arguments of `raw_changes` that are checked."""
+
+    query: RawQuery
+    page_size: int | None
+
+    def of(self, default: int, *, follow: bool) -> RawQuery:
+        """The pull, whose pages have `default` events unless the caller says otherwise. Raises WrongArgument."""
+        _check_end(self.query.until, follow)
+        return replace(self.query, page_size=self.page_size or default)
+
+    def at(self, cursor: str | None) -> RawCall:
+        """The same from a cursor; None: unchanged."""
+        return self if cursor is None else replace(self, query=replace(self.query, cursor=cursor))
+
+
+def raw_call(
+    scope: Scope,
+    clock: Clock,
+    *,
+    since: TimeLike,
+    until: TimeLike | None,
+    cursor: str | None,
+    keyspace: int | None,
+    start_key: bytes | None,
+    end_key: bytes | None,
+    page_size: int | None,
+) -> RawCall:
+    """Check the arguments of `raw_changes`. Raises WrongArgument."""
+    if page_size is not None:
+        arguments.page_size(page_size)
+    low, high = _between(since, until, cursor, clock)
+    first, last = arguments.raw_key("start_key", start_key), arguments.raw_key("end_key", end_key)
+    if keyspace is None and (first or last):
+        raise WrongArgument("keyspace", "is missing beside a range of keys", 'keyspace=0, start_key=b"a"')
+    if last and last <= first:
+        raise WrongArgument("end_key", "does not lie above start_key", 'start_key=b"a", end_key=b"b"')
+    query = RawQuery(scope, low, high, cursor, arguments.keyspace_id(keyspace), first, last, EVENTS_A_PAGE)
+    return RawCall(query, page_size)
+
+
+def _between(
+    since: TimeLike, until: TimeLike | None, cursor: str | None, clock: Clock
+) -> tuple[int | None, int | None]:
+    """The range of a pull. Checks the cursor too. Raises WrongArgument."""
+    if cursor is not None:
+        arguments.name("cursor", cursor, "the cursor of a page, or None")
+    low = None if since == EARLIEST else ts_of("since", since, clock)
+    high = None if until is None else ts_of("until", until, clock)
+    if low is not None and high is not None and cursor is None and high < low:
+        raise WrongArgument("until", f"{until!r} lies before since {since!r}", 'since="2h", until="1h"')
+    return low, high
+
+
+def _check_end(until: int | None, follow: bool) -> None:
+    if follow and until is not None:
+        raise WrongArgument("until", "is given, and a read that follows has no end", "changes(…, until=…).pages()")
 
 
 def rows_query(

@@ -67,6 +67,24 @@ Event = RowEvent | DdlEvent
 
 
 @dataclass(frozen=True, slots=True)
+class RawEvent:
+    """One write of RawKV. `op` is `put` or `delete`; `value` is None in a delete. From `expire_at` on, the key has no
+    value, which is no event; None: never."""
+
+    op: str
+    commit_ts: int
+    keyspace: int
+    key: bytes
+    value: bytes | None
+    expire_at: datetime | None
+
+    @property
+    def commit_time(self) -> datetime:
+        """The time of the write, in UTC."""
+        return to_datetime(self.commit_ts)
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One row as of a time. `commit_ts` is that of its newest version; None if a backfill did not state it."""
 
@@ -132,6 +150,13 @@ class Page(Position):
     """The events of one complete answer, in commit order. Store its cursor with what you make of them."""
 
     events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class RawPage(Position):
+    """The writes of one complete answer, in the order of their timestamps."""
+
+    events: Sequence[RawEvent]
 
 
 @dataclass(frozen=True, slots=True)

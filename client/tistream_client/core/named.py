@@ -59,8 +59,8 @@ class TenantReads(Generic[ChangesT, RowsT]):
 
         `since` and `until` are an age (`"10m"`), a datetime with a zone, ISO 8601, a TSO, or `"now"`; `since` may be
         `"earliest"`. Without `until` a read ends at what was resolved when it began. `cursor` is that of an earlier
-        page, and replaces `since`. `columns` are those of `row` and `old_row`; the client drops the others. `events`:
-        `"all"`, `"rows"` or `"ddl"`. Nothing is read before the result is.
+        page, and replaces `since`. `columns` are those of `row` and `old_row`. `events`: `"all"`, `"rows"` or `"ddl"`.
+        Nothing is read before the result is.
 
         The server filters: `where="total > 100"` is a SQL expression that the row or the old row fulfils, `operations`
         are some of `"insert"`, `"update"`, `"delete"`, and `tables=["shop.*", "!shop.secret"]` are TiCDC's rules.

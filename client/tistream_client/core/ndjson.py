@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from tistream_client.core.asking import CutOff
-from tistream_client.core.events import DdlEvent, Event, Page, Row, RowEvent, Transaction
+from tistream_client.core.events import DdlEvent, Event, Page, RawEvent, RawPage, Row, RowEvent, Transaction
 from tistream_client.core.steps import Answer
 
 Line = Mapping[str, Any]
@@ -16,12 +18,22 @@ _MARKS = ("snapshot_begin", "snapshot_end")  # lines of a snapshot that are no e
 
 def page_of(answer: Answer, after: str | None, columns: tuple[str, ...] | None) -> Page:
     """The page of a pull. With `columns`, `row` and `old_row` have these alone, in this order. Raises CutOff."""
+    lines, cursor, resolved_ts = _pulled(answer)
+    return Page(cursor, resolved_ts, after, [_event(line, columns) for line in lines if line["type"] not in _MARKS])
+
+
+def raw_page_of(answer: Answer, after: str | None, _: object) -> RawPage:
+    """The page of a pull of RawKV. Raises CutOff."""
+    lines, cursor, resolved_ts = _pulled(answer)
+    return RawPage(cursor, resolved_ts, after, list(map(_raw_event, lines)))
+
+
+def _pulled(answer: Answer) -> tuple[list[Line], str, int | None]:
+    """(the lines of a pull's page, its cursor, its resolved_ts). Raises CutOff."""
     *lines, end = _lines(answer)
     if end.get("type") not in ("resolved", "continue"):
         raise CutOff
-    events = [_event(line, columns) for line in lines if line["type"] not in _MARKS]
-    resolved = end.get("resolved_ts")
-    return Page(str(end["cursor"]), None if resolved is None else int(resolved), after, events)
+    return lines, str(end["cursor"]), _number(end.get("resolved_ts"))
 
 
 def diff_of(answer: Answer) -> tuple[list[RowEvent], str | None]:
@@ -88,6 +100,18 @@ def _row_event(line: Line, columns: tuple[str, ...] | None) -> RowEvent:
         key=line["key"],
         row=_chosen(line["row"], columns),
         old_row=_chosen(line["old_row"], columns),
+    )
+
+
+def _raw_event(line: Line) -> RawEvent:
+    value, expire_at = line["value"], line["expire_at"]
+    return RawEvent(
+        op=line["op"],
+        commit_ts=int(line["commit_ts"]),
+        keyspace=int(line["keyspace"]),
+        key=b64decode(line["key"]),
+        value=None if value is None else b64decode(value),
+        expire_at=None if expire_at is None else datetime.fromisoformat(expire_at.replace("Z", "+00:00")),
     )
 
 

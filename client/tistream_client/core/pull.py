@@ -6,6 +6,7 @@ client asks again for what was cut off, and never for what was delivered.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,15 +14,16 @@ from typing import Any, TypeVar
 
 from tistream_client.core.asking import Patience, json_of
 from tistream_client.core.errors import BadRequest, Gone, NotSupported, TiStreamError, UnknownName, WrongArgument
-from tistream_client.core.events import ArrowPage, Page
+from tistream_client.core.events import ArrowPage, Page, RawPage
 from tistream_client.core.scope import Scope
 from tistream_client.core.steps import Answer, Asking, Fetch, Reading
 
-AnyPage = TypeVar("AnyPage", bound=Page | ArrowPage)
+AnyPage = TypeVar("AnyPage", bound=Page | ArrowPage | RawPage)
 NDJSON: Mapping[str, str] = {"format": "ndjson"}
 ARROW: Mapping[str, str] = {"format": "arrow"}
 _FOLLOW_WAIT_MS = 30_000
 _WAIT_MS = 10_000
+_PLAIN = re.compile(r"\w+")  # a name that the server's rules of columns do not read as a pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +43,60 @@ class PullQuery:
     where: str | None = None
 
     @property
+    def path(self) -> str:
+        """The path of the call."""
+        return self.scope.path("changes")
+
+    @property
     def filter(self) -> dict[str, str]:
         """The parameters of the filter."""
-        found = {"where": self.where}
-        for name, values in (("tables", self.tables), ("operations", self.operations)):
+        plain = self.columns is not None and self.events != "ddl" and all(map(_PLAIN.fullmatch, self.columns))
+        found = {"where": self.where, "events": self.events}
+        lists = {"tables": self.tables, "operations": self.operations, "columns": self.columns if plain else None}
+        for name, values in lists.items():
             found[name] = None if values is None else ",".join(values)
         return {name: value for name, value in found.items() if value is not None}
 
+    def newest_ts(self, patience: Patience) -> Asking[int]:
+        """The newest ts that can be read."""
+        return newest_ts(self.scope, patience)
+
+
+@dataclass(frozen=True, slots=True)
+class RawQuery:
+    """As PullQuery, of a tenant of RawKV. `keyspace` None: every one. `start_key` (inclusive) and `end_key` (exclusive)
+    are a range of keys in a keyspace."""
+
+    scope: Scope
+    since: int | None
+    until: int | None
+    cursor: str | None
+    keyspace: int | None
+    start_key: bytes
+    end_key: bytes
+    page_size: int
+    columns: None = None
+
+    @property
+    def path(self) -> str:
+        """The path of the call."""
+        return self.scope.path("raw", "changes")
+
+    @property
+    def filter(self) -> dict[str, str]:
+        """The parameters of the range."""
+        keyspace = None if self.keyspace is None else str(self.keyspace)
+        found = {"keyspace": keyspace, "start_key": self.start_key.hex(), "end_key": self.end_key.hex()}
+        return {name: value for name, value in found.items() if value}
+
+    def newest_ts(self, patience: Patience) -> Asking[int]:
+        """The newest ts that can be read: a tenant of RawKV has no databases, whose list states it."""
+        found = yield from patience.ask(Fetch(self.scope.path("status"), {}), json_of)
+        return int(str(found["resolved_ts"]))
+
 
 def pull(
-    query: PullQuery,
+    query: PullQuery | RawQuery,
     form: Mapping[str, str],
     read: Callable[[Answer, str | None, tuple[str, ...] | None], AnyPage],
     patience: Patience,
@@ -59,23 +105,22 @@ def pull(
 ) -> Reading[AnyPage]:
     """Yield the pages up to `until`; with `follow`, without end. `form` is NDJSON or ARROW, and `read` reads it. Raises
     ApiError, and NoAnswer."""
-    path = query.scope.path("changes")
-    since, cursor = query.since, query.cursor
+    since, cursor, chosen = query.since, query.cursor, query.filter
     end_ts = query.until
     if end_ts is None and not follow:
-        end_ts = max((yield from newest_ts(query.scope, patience)), since or 0)
+        end_ts = max((yield from query.newest_ts(patience)), since or 0)
     patience = patience.endless() if follow else patience
     if query.columns is not None and query.scope.table is not None:
         yield from _check_columns(query.scope, query.columns, patience)
     while True:
         params = {"start_ts": str(since or 0)} if cursor is None else {"cursor": cursor}
-        params |= {"limit": str(query.page_size), "events": query.events, **query.filter, **form}
+        params |= {"limit": str(query.page_size), **chosen, **form}
         params["wait_ms"] = str(_FOLLOW_WAIT_MS if end_ts is None else _WAIT_MS)
         if end_ts is not None:
             params["end_ts"] = str(end_ts)
         after = cursor
         try:
-            page = yield from patience.ask(Fetch(path, params), lambda answer: read(answer, after, query.columns))  # noqa: B023
+            page = yield from patience.ask(Fetch(query.path, params), lambda answer: read(answer, after, query.columns))  # noqa: B023
         except Gone as gone:
             if since is not None or cursor is not None or gone.earliest_ts is None:
                 raise
@@ -85,7 +130,9 @@ def pull(
         except BadRequest as refused:
             if cursor is not None and refused.parameter == "end_ts":
                 return  # the cursor is above end_ts: an earlier pull has everything
-            raise not_known(refused, query.filter) from None
+            if refused.parameter != "columns" or not chosen.pop("columns", None) or not _client_can(query, refused):
+                raise not_known(refused, chosen) from None
+            continue
         cursor = page.cursor
         yield page
         if end_ts is not None and page.resolved_ts is not None and page.resolved_ts >= end_ts:
@@ -101,6 +148,12 @@ def not_known(refused: BadRequest, used: Mapping[str, str]) -> TiStreamError:
             'for example changes.to_polars().filter(pl.col("row").struct.field("total") > 100)'
         )
     return refused
+
+
+def _client_can(query: PullQuery | RawQuery, refused: BadRequest) -> bool:
+    """Whether the client drops the other columns, where the server refuses to: a server without filters, or a table
+    that had another shape in the range. Names of a table were compared with its newest shape."""
+    return query.scope.table is not None or refused.detail.startswith("unknown parameter")
 
 
 def newest_ts(scope: Scope, patience: Patience) -> Asking[int]:

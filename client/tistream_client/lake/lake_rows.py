@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tistream_client import frames
 from tistream_client.core import ndjson, points
 from tistream_client.core.arrow import DiffPage
 from tistream_client.core.asking import Patience
 from tistream_client.core.calls import ROWS_A_PAGE
-from tistream_client.core.errors import Gone
+from tistream_client.core.errors import Gone, WrongArgument
 from tistream_client.core.points import Range, RowsQuery
 from tistream_client.core.pull import NDJSON, PullQuery, newest_ts, pull
+from tistream_client.core.steps import Asking, Reading
 from tistream_client.lake import snapshots
 from tistream_client.lake.snapshots import IcebergTable, LakeSnapshot
-from tistream_client.transport import Transport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,23 +24,33 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+T = TypeVar("T")
+
+
+class Server(Protocol):
+    """What is used of a Transport."""
+
+    def run(self, reading: Reading[T]) -> Iterator[T]: ...
+
+    def ask(self, asking: Asking[T]) -> T: ...
+
+
+def check(query: RowsQuery, table: IcebergTable) -> None:
+    """Check that a query reads a whole table, and that the Iceberg table has its rows. Raises WrongArgument."""
+    if query.where is not None or any(one is not None for one in (query.key, query.from_key, query.to_key)):
+        raise WrongArgument("lake", "is given beside a key or a condition", "rows(at=…, columns=…).over(lake)")
+    snapshots.check_lake(table, query.scope)
+
+
 class LakeRows:
     """The rows of a table as of a time, in no order, in the types of an Iceberg table. Each method reads them anew: the
     newest snapshot at or below the time, and from the server the net changes after it. All rows come from the server if
     there is no such snapshot, if it lacks a column that was asked for, if it is below retention, or if a schema change
-    came after it; then a column whose values the type of the Iceberg table does not have keeps the server's type.
-    `whole` reads all rows as of a ts from the server; None: as of the newest ts."""
+    came after it; then a column whose values the type of the Iceberg table does not have keeps the server's type."""
 
-    def __init__(
-        self,
-        query: RowsQuery,
-        table: IcebergTable,
-        transport: Transport,
-        patience: Patience,
-        whole: Callable[[int | None], pa.Table],
-    ) -> None:
-        snapshots.check_lake(table, query.scope)
-        self._query, self._lake, self._whole = query, table, whole
+    def __init__(self, query: RowsQuery, table: IcebergTable, transport: Server, patience: Patience) -> None:
+        check(query, table)
+        self._query, self._lake = query, table
         self._transport, self._patience = transport, patience
 
     def to_arrow(self) -> pa.Table:
@@ -70,7 +81,9 @@ class LakeRows:
         return frames.pandas_of(self.to_arrow())
 
     def _of_server(self, ts: int | None) -> pa.Table:
-        return snapshots.fitted(self._whole(ts), self._lake.schema())
+        reading = points.row_batches(replace(self._query, at=ts), self._patience)
+        whole = frames.table_of(list(self._transport.run(reading)), flat=False)
+        return snapshots.fitted(whole, self._lake.schema())
 
     def _later(self, snapshot: LakeSnapshot, ts: int) -> pa.Table | None:
         """The rows of a snapshot after the changes up to a ts. None if they cannot be made from it."""

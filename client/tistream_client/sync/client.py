@@ -14,6 +14,7 @@ from tistream_client.core.events import Page, RowEvent, TableInfo, TenantStatus,
 from tistream_client.core.named import Reads, TableReads, TenantReads
 from tistream_client.core.scope import Scope
 from tistream_client.core.times import EARLIEST, NOW, Clock, TimeLike
+from tistream_client.sync.raw_reads import RawChanges
 from tistream_client.sync.reads import Changes, Rows
 from tistream_client.transport import Door, Transport, draw_number, utc_now
 
@@ -92,6 +93,32 @@ class Tenant(TenantReads[Changes, Rows]):
     def status(self) -> TenantStatus:
         """How far the tenant is, and what holds it back."""
         return self._transport.ask(lists.status(self._scope, self._patience))
+
+    def raw_changes(
+        self,
+        *,
+        since: TimeLike = EARLIEST,
+        until: TimeLike | None = None,
+        cursor: str | None = None,
+        keyspace: int | None = None,
+        start_key: bytes | None = None,
+        end_key: bytes | None = None,
+        page_size: int | None = None,
+    ) -> RawChanges:
+        """The writes of a tenant of RawKV after `since`, up to and with `until`, each once. Times and `cursor` are as
+        of `changes`. `start_key` (inclusive) and `end_key` (exclusive) are a range of keys of one `keyspace`."""
+        call = calls.raw_call(
+            self._scope,
+            self._reads.clock,
+            since=since,
+            until=until,
+            cursor=cursor,
+            keyspace=keyspace,
+            start_key=start_key,
+            end_key=end_key,
+            page_size=page_size,
+        )
+        return RawChanges(call, self._transport, self._patience)
 
     def history(
         self,

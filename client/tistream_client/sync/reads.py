@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tistream_client import frames
@@ -11,7 +10,6 @@ from tistream_client.checkpoint import Checkpoint
 from tistream_client.core import arrow, ndjson, points
 from tistream_client.core.asking import Patience
 from tistream_client.core.calls import ChangesCall
-from tistream_client.core.errors import WrongArgument
 from tistream_client.core.events import ArrowPage, Event, Page, Row
 from tistream_client.core.points import RowsQuery
 from tistream_client.core.pull import ARROW, NDJSON, pull
@@ -129,14 +127,7 @@ class Rows:
         """The same rows, but those that have not changed since its newest snapshot are read from an Iceberg table.
         `lake`: that table, opened with pyiceberg; a changefeed with `mode=both` or `mode=upsert` keeps it. Raises
         WrongArgument if `lake` has other rows, or if these rows are chosen by a key or a condition."""
-        query = self._query
-        if query.where is not None or any(one is not None for one in (query.key, query.from_key, query.to_key)):
-            raise WrongArgument("lake", "is given beside a key or a condition", "rows(at=…, columns=…).over(lake)")
-
-        def whole(ts: int | None) -> pa.Table:
-            return Rows(replace(query, at=ts), self._transport, self._patience).to_arrow()
-
-        return LakeRows(query, lake, self._transport, self._patience, whole)
+        return LakeRows(self._query, lake, self._transport, self._patience)
 
     def _arrow_pages(self) -> Iterator[arrow.TablePage]:
         return self._transport.run(points.row_batches(self._query, self._patience))

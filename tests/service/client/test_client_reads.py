@@ -239,6 +239,38 @@ def test_chosen_columns_of_arrow(orders: Table) -> None:
     assert list(event.row or {}) == ["note", "id"]
 
 
+def test_columns_that_came_and_went_are_those_of_each_row_whoever_drops_the_others(
+    acme: Tenant, lines: list[Line]
+) -> None:
+    """The server sends the chosen columns alone; where it refuses names, the client drops the others."""
+    checked = 0
+    for full, table in changed_tables(acme, lines).items():
+        own = acme.table(full)
+        try:
+            names = list(next(iter(own.rows())).row)
+        except (UnknownName, StopIteration):
+            continue
+        whole = [event for event in own.changes(events="rows") if isinstance(event, RowEvent)]
+        first = whole[0].commit_ts  # a column that was added later is none of the table's columns up to it
+        for column, until in ((names[-1], None), (names[-1], first), (names[0], None)):
+            chosen = own.changes(events="rows", columns=[column], until=until, page_size=3)
+            assert [(one.commit_ts, one.key, one.row, one.old_row) for one in chosen if isinstance(one, RowEvent)] == [
+                (one.commit_ts, one.key, kept(one.row, column), kept(one.old_row, column))
+                for one in whole
+                if until is None or one.commit_ts <= until
+            ]
+            checked += 1
+            if isinstance(table, pa.Table):
+                rows = own.changes(columns=[column], until=until).to_arrow()["row"].to_pylist()
+                wanted = table["row"].to_pylist()[: len(rows)]
+                assert [(row or {}).get(column) for row in rows] == [(row or {}).get(column) for row in wanted]
+    assert checked
+
+
+def kept(row: Any, column: str) -> Any:
+    return row and {name: value for name, value in row.items() if name == column}
+
+
 def test_a_column_that_a_table_does_not_have_is_named_beside_a_near_one(acme: Tenant, orders: Table) -> None:
     for read in (orders.changes(columns=["id", "Amont"]).to_arrow, orders.changes(columns=["Amont"]).pages().__next__):
         with pytest.raises(WrongArgument) as refused:
@@ -345,7 +377,19 @@ def test_rows_are_the_table_as_of_a_time(loaded: Consumer, orders: Table) -> Non
     assert list(orders.changes(since=ts)) == []
 
 
-def test_a_table_at_any_ts_is_a_snapshot_of_iceberg_and_the_changes_after_it(acme: Tenant, tmp_path: Path) -> None:
+async def read_over(url: str, lake: Any, ts: int) -> tuple[Any, list[str]]:
+    """The rows of shop.orders over an Iceberg table, in asyncio: as of a ts, and a column of the newest ones."""
+    async with AsyncTiStream(url) as client:
+        orders = client.tenant("7", "acme").table("shop.orders")
+        with pytest.raises(WrongArgument, match="beside a key or a condition"):
+            orders.rows(where="id > 1").over(lake)
+        some = await orders.rows(columns=["customer"]).over(lake).to_polars()
+        return shown_rows(await orders.at(ts).over(lake).to_arrow()), sorted(some["customer"])
+
+
+def test_a_table_at_any_ts_is_a_snapshot_of_iceberg_and_the_changes_after_it(
+    loaded: Consumer, acme: Tenant, tmp_path: Path
+) -> None:
     world = golden_world("everything")
     run = LakeRun(
         world, tmp_path, "both", ["shop.orders", "types.everything"], "flush-interval=100ms", clock=HastyClock()
@@ -365,6 +409,10 @@ def test_a_table_at_any_ts_is_a_snapshot_of_iceberg_and_the_changes_after_it(acm
                 tuple(value_of(kind, row[name]) for name, kind in kinds.items()) for row in wanted
             )
     orders, lake = acme.table("shop.orders"), run.table("shop.orders")
+    assert asyncio.run(read_over(loaded.url, lake, world.end_ts)) == (
+        shown_rows(orders.at(world.end_ts).over(lake).to_arrow()),
+        sorted(orders.rows(columns=["customer"]).over(lake).to_polars()["customer"]),
+    )
     newest = orders.rows(columns=["customer"]).over(lake).to_polars()
     assert sorted(newest["customer"]) == sorted(orders.rows(columns=["customer"]).to_polars()["customer"])
     with pytest.raises(BadRequest, match="did you mean amount"):

@@ -241,3 +241,18 @@ def test_an_unknown_tenant_is_named_beside_a_near_one_if_there_is_a_list(listed:
     found = Played([refusal(404, detail="no tenant 7/acme"), Answer(200, {}, listed)]).error
     assert isinstance(found, UnknownName)
     assert found.detail == f"no tenant 7/acme{more}"
+
+
+def test_the_server_drops_the_other_columns_unless_it_refuses_their_names() -> None:
+    shape = Answer(200, {}, b'{"columns":[{"name":"id"},{"name":"total"},{"name":"a*"}]}')
+    whole = page("a", 100, 5)
+    played = Played([shape, whole], columns=("total",))
+    assert [query.get("columns") for query in played.queries] == [None, "total"]
+    for detail in ("unknown parameter 'columns'", "columns: no table of this call has a column 'total'"):
+        refused = refusal(400, detail=detail, parameter="columns")
+        played = Played([shape, refused, whole], columns=("total",), where="id > 0")
+        assert [query.get("columns") for query in played.queries] == [None, "total", None]
+        assert played.queries[-1]["where"] == "id > 0"
+        assert [event.row for one in played.pages for event in one.events] == [{"total": "5"}]  # type: ignore[union-attr]
+    played = Played([shape, whole], columns=("a*",))
+    assert "columns" not in played.queries[-1], "the server would read it as a pattern"

@@ -19,6 +19,8 @@ from support.waiting import PATIENCE_S
 from tistream.model.ids import TenantKey
 from tistream.service.lifetime import PARENT_VARIABLE
 
+STARTED: list[AgentProcess] = []  # of the test that runs: platform_reports shows their logs if it fails
+
 
 @dataclass
 class AgentProcess:
@@ -50,6 +52,8 @@ class AgentProcess:
                 stdout=out,
                 stderr=out,
             )
+        if self not in STARTED:
+            STARTED.append(self)
         return self
 
     def status(self) -> dict[str, Any]:

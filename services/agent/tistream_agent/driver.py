@@ -16,7 +16,8 @@ from tistream_agent.inbox import Inbox
 from tistream_agent.metrics import AgentMetrics
 from tistream_agent.outbox import Outbox
 from tistream_agent.upstream.gc_hold import GcHold
-from tistream_agent.upstream.pd import OtherCluster, PdClient
+from tistream_agent.upstream.pd import PdClient
+from tistream_agent.upstream.pd_leader import OtherCluster
 from tistream_agent.upstream.streams import StoreStreams
 
 log = logging.getLogger(__name__)
@@ -120,6 +121,10 @@ class TerritoryDriver:
             self._pd_failed("regions", error)
             self._inbox.put(steps.ScanFailed(command.scan))
             return
+        except Exception:
+            self._failed_unexpectedly("regions")
+            self._inbox.put(steps.ScanFailed(command.scan))
+            return
         self._inbox.put(steps.RegionsFound(command.scan, found))
 
     def _timestamps(self, command: steps.TakeTimestamps) -> None:
@@ -127,6 +132,10 @@ class TerritoryDriver:
             last = self._pd.timestamps(command.count)
         except TiStreamError as error:
             self._pd_failed("timestamps", error)
+            self._inbox.put(steps.TimestampsFailed(command.call))
+            return
+        except Exception:
+            self._failed_unexpectedly("timestamps")
             self._inbox.put(steps.TimestampsFailed(command.call))
             return
         self._inbox.put(steps.TimestampsTaken(command.call, last))
@@ -138,6 +147,11 @@ class TerritoryDriver:
             except TiStreamError as error:
                 self._pd_failed("the GC hold", error)
                 if isinstance(error, OtherCluster) or self._wait(HOLD_RETRY_S):
+                    return
+                continue
+            except Exception:
+                self._failed_unexpectedly("the GC hold")
+                if self._wait(HOLD_RETRY_S):
                     return
                 continue
             self._inbox.put(moved)
@@ -164,6 +178,12 @@ class TerritoryDriver:
                 self._metrics.files.inc()
             case steps.StreamEnded():
                 self._metrics.streams_ended.inc()
+
+    def _failed_unexpectedly(self, what: str) -> None:
+        """Log the exception. The machine must be answered all the same: it waits for the answer, and for nothing else,
+        so that the territory would stand still."""
+        self._metrics.pd_failures.inc()
+        log.exception("a call to PD ended in an unexpected way", extra={"asked": what})
 
     def _pd_failed(self, what: str, error: TiStreamError) -> None:
         self._metrics.pd_failures.inc()

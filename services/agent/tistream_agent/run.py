@@ -30,7 +30,8 @@ from tistream_agent.settings import AgentSettings
 from tistream_agent.status import RecordedState, TerritoryStatus, territory_status
 from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import check_span, tenant_keys
-from tistream_agent.upstream.pd import OtherCluster, PdClient
+from tistream_agent.upstream.pd import PdClient
+from tistream_agent.upstream.pd_leader import OtherCluster
 from tistream_agent.upstream.stores import Channels
 from tistream_agent.upstream.streams import StoreStreams
 from tistream_agent.warmup import warm_kernels

@@ -29,7 +29,8 @@ from tistream_agent.core.chain import Child, Promise
 from tistream_agent.core.territory import assert_tiled
 from tistream_agent.position import ChainSealed, last_position
 from tistream_agent.upstream.keyspaces import tenant_keys
-from tistream_agent.upstream.pd import OtherCluster, PdClient
+from tistream_agent.upstream.pd import PdClient
+from tistream_agent.upstream.pd_leader import OtherCluster
 from tistream_agent.upstream.stores import Channels, TlsFiles
 
 NO_TLS = TlsFiles()

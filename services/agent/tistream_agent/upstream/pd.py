@@ -6,18 +6,18 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
-from google.protobuf.message import Message
 
-from tistream.concurrency import new_lock, new_rlock
+from tistream.concurrency import new_lock
 from tistream.errors import FatalError, InvalidRequest, Unavailable
 from tistream.model.ts import LOGICAL_BITS
 from tistream.wire.tikv import keyspacepb_pb2 as keyspacepb
 from tistream.wire.tikv import metapb_pb2 as metapb
 from tistream.wire.tikv import pdpb_pb2 as pdpb
 from tistream_agent.core.keys import Region
+from tistream_agent.upstream.pd_leader import LeaderConnection, OtherCluster, PdLeader, R, reason, unary
 from tistream_agent.upstream.stores import Channels
 
 DEADLINE_S = 5.0
@@ -26,15 +26,6 @@ NULL_KEYSPACE = 0xFFFFFFFF
 _ATTEMPTS = 3
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 _TIFLASH = ("engine", "tiflash")
-
-R = TypeVar("R", bound=Message)
-
-
-class OtherCluster(FatalError):
-    """Raised if PD belongs to another cluster than the one for which this agent was started, so the agent must not use
-    it."""
-
-    code = "cluster_id_mismatch"
 
 
 class HoldTooLow(FatalError):
@@ -93,35 +84,24 @@ class PdClient:
         on_call: Callable[[str], object] = lambda _: None,
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        if not addresses:
-            raise InvalidRequest("no address of PD: --pd host:2379")
-        self._addresses = list(addresses)
-        self._open = channels.open
-        self._expected = cluster_id
+        self._leader = PdLeader(addresses, channels, cluster_id, on_call, deadline_s)
         self._on_call = on_call
         self._deadline_s = deadline_s
-        self._lock = new_rlock()
-        self._leader: grpc.Channel | None = None
         self._tso_lock = new_lock()
         self._tso: _TsoStream | None = None
         self._old_scan = False
         self._barriers = False
 
     def close(self) -> None:
-        """Close the connections; later calls open new ones."""
-        with self._lock:
-            if self._leader is not None:
-                self._leader.close()
-            self._leader, self._tso = None, None
+        """Close the connections as soon as no call uses them; later calls open new ones."""
+        with self._tso_lock:
+            self._end_tso()
+        self._leader.close()
 
     @property
     def cluster_id(self) -> int:
         """The id of the cluster. The first call asks PD for it."""
-        with self._lock:
-            if self._expected is None or self._leader is None:
-                self._connect()
-            assert self._expected is not None
-            return self._expected
+        return self._leader.cluster_id
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
@@ -132,19 +112,38 @@ class PdClient:
         for _ in range(_ATTEMPTS):
             with self._tso_lock:
                 try:
-                    if self._tso is None:
-                        self._tso = _TsoStream(self._channel(), self._deadline_s)
-                    self._on_call("Tso")
-                    answer = self._tso.take(pdpb.TsoRequest(header=self._header(), count=count))
-                    self._check("Tso", answer)
-                    if answer.count != count:
-                        raise Unavailable(f"PD gave {answer.count} timestamps for {count}")
-                    return int(answer.timestamp.physical) << LOGICAL_BITS | int(answer.timestamp.logical)
+                    return self._taken_timestamps(self._open_tso(), count)
                 except (grpc.RpcError, StopIteration, _NotLeader) as error:
-                    problem = _reason(error)
-                    self._tso = None
-                    self._forget()
+                    problem = reason(error)
+                    self._give_tso_up()
         raise Unavailable(f"PD gives no timestamp: {problem}")
+
+    def _taken_timestamps(self, stream: _TsoStream, count: int) -> int:
+        self._on_call("Tso")
+        answer = stream.take(pdpb.TsoRequest(header=self._header(), count=count))
+        self._check("Tso", answer)
+        if answer.count != count:
+            raise Unavailable(f"PD gave {answer.count} timestamps for {count}")
+        return int(answer.timestamp.physical) << LOGICAL_BITS | int(answer.timestamp.logical)
+
+    def _open_tso(self) -> _TsoStream:
+        """The stream to PD's leader; a new one if the connection of the old one was given up."""
+        if self._tso is not None and self._tso.connection.given_up:
+            self._end_tso()
+        if self._tso is None:
+            self._tso = _TsoStream(self._leader.take(), self._deadline_s)
+        return self._tso
+
+    def _give_tso_up(self) -> None:
+        if self._tso is not None:
+            self._leader.give_up(self._tso.connection)
+            self._end_tso()
+
+    def _end_tso(self) -> None:
+        if self._tso is not None:
+            self._tso.end()
+            self._leader.put_back(self._tso.connection)
+            self._tso = None
 
     def stores(self) -> list[TikvStore]:
         """The TiKV stores, without tombstones and without TiFlash."""
@@ -254,74 +253,34 @@ class PdClient:
     def _header(self) -> pdpb.RequestHeader:
         return pdpb.RequestHeader(cluster_id=self.cluster_id)
 
-    def _channel(self) -> grpc.Channel:
-        with self._lock:
-            if self._leader is None:
-                self._connect()
-            assert self._leader is not None
-            return self._leader
-
-    def _forget(self) -> None:
-        with self._lock:
-            if self._leader is not None:
-                self._leader.close()
-            self._leader = None
-
-    def _connect(self) -> None:
-        """Ask PD's members, one after the other, for the leader, and connect to it."""
-        problems = []
-        for address in list(self._addresses):
-            try:
-                with self._open(address) as channel:
-                    self._on_call("GetMembers")
-                    found = _unary(channel, "pdpb.PD", "GetMembers", pdpb.GetMembersResponse)(
-                        pdpb.GetMembersRequest(), timeout=self._deadline_s
-                    )
-            except grpc.RpcError as error:
-                problems.append(f"{address}: {_reason(error)}")
-                continue
-            cluster = int(found.header.cluster_id)
-            if self._expected is not None and cluster != self._expected:
-                raise OtherCluster(
-                    f"PD at {address} is of cluster {cluster}, and this agent of cluster {self._expected}: "
-                    "correct --pd, or connect the other cluster as a tenant of its own"
-                )
-            if not found.leader.client_urls:
-                problems.append(f"{address}: PD has no leader")
-                continue
-            self._expected = cluster
-            known = [url for member in found.members for url in member.client_urls]
-            self._addresses = list(dict.fromkeys([*known, *self._addresses]))
-            self._leader = self._open(found.leader.client_urls[0])
-            return
-        raise Unavailable(f"no PD answers: {'; '.join(problems)}")
-
     def _call(self, rpc: str, request: Any, response: type[R], service: str = "pdpb.PD") -> R:
         problem = ""
         for _ in range(_ATTEMPTS):
             request.header.CopyFrom(self._header())
             self._on_call(rpc)
-            try:
-                answer = _unary(self._channel(), service, rpc, response)(request, timeout=self._deadline_s)
-                self._check(rpc, answer)
-                return answer
-            except grpc.RpcError as error:
-                if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                    raise _Unimplemented(rpc) from error
-                problem = _reason(error)
-                if error.code() not in _RETRIED:
-                    break
-                self._forget()
-            except _NotLeader as error:
-                problem = str(error)
-                self._forget()
+            with self._leader.taken() as leader:
+                try:
+                    answer = unary(leader.channel, service, rpc, response)(request, timeout=self._deadline_s)
+                    self._check(rpc, answer)
+                    return answer
+                except grpc.RpcError as error:
+                    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                        raise _Unimplemented(rpc) from error
+                    problem = reason(error)
+                    if error.code() not in _RETRIED:
+                        break
+                    self._leader.give_up(leader)
+                except _NotLeader as error:
+                    problem = str(error)
+                    self._leader.give_up(leader)
         raise Unavailable(f"PD does not answer {rpc}: {problem}")
 
     def _check(self, rpc: str, answer: Any) -> None:
         header = answer.header
-        if self._expected is not None and header.cluster_id not in (0, self._expected):
+        expected = self._leader.expected_id
+        if expected is not None and header.cluster_id not in (0, expected):
             raise OtherCluster(
-                f"PD answers as cluster {header.cluster_id}, and this agent is of {self._expected}: correct the "
+                f"PD answers as cluster {header.cluster_id}, and this agent is of {expected}: correct the "
                 "addresses of PD, or connect the other cluster as a tenant of its own"
             )
         if not header.HasField("error") or header.error.type == 0:
@@ -344,12 +303,14 @@ class _Refused(Unavailable):
 
 
 class _TsoStream:
-    """The open gRPC stream on which PD issues timestamps. One request is under way at a time."""
+    """The open gRPC stream on which PD issues timestamps. One request is under way at a time. `connection`: what it
+    uses until it ends."""
 
-    def __init__(self, channel: grpc.Channel, deadline_s: float) -> None:
+    def __init__(self, connection: LeaderConnection, deadline_s: float) -> None:
+        self.connection = connection
         self._requests: SimpleQueue[pdpb.TsoRequest | None] = SimpleQueue()
         self._deadline_s = deadline_s
-        self._answers = channel.stream_stream(
+        self._answers = connection.channel.stream_stream(
             "/pdpb.PD/Tso",
             request_serializer=pdpb.TsoRequest.SerializeToString,
             response_deserializer=pdpb.TsoResponse.FromString,
@@ -365,30 +326,16 @@ class _TsoStream:
             self._requests.put(request)
             answer: pdpb.TsoResponse = next(iter(self._answers))
             return answer
-        except BaseException:
-            self._requests.put(None)
-            raise
         finally:
             late.cancel()
 
-
-def _unary(channel: grpc.Channel, service: str, rpc: str, response: type[R]) -> Callable[..., R]:
-    call: Callable[..., R] = channel.unary_unary(
-        f"/{service}/{rpc}",
-        request_serializer=lambda message: message.SerializeToString(),
-        response_deserializer=response.FromString,
-    )
-    return call
+    def end(self) -> None:
+        """Close the stream."""
+        self._requests.put(None)
+        self._answers.cancel()  # type: ignore[no-untyped-call]
 
 
 def _led(meta: metapb.Region, leader: metapb.Peer) -> LedRegion:
     epoch = meta.region_epoch
     region = Region(meta.id, meta.start_key, meta.end_key, epoch.conf_ver, epoch.version, leader.store_id)
     return LedRegion(region, meta, leader if leader.store_id else None)
-
-
-def _reason(error: BaseException) -> str:
-    """The text of a gRPC error: its status and its details."""
-    if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
-        return f"{error.code().name}: {error.details()}"
-    return str(error) or type(error).__name__

@@ -14,9 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from support import browser
-from support.browser import CONTRASTS, Sight, answered, picture, text, until
+from support.browser import CONTRASTS, PATIENCE_MS, Sight, answered, picture, text, until
 from support.pulled import Pulled
-from support.waiting import PATIENCE_S
 from tistream.model.ts import from_physical_ms
 from tistream_cli.app import app
 
@@ -35,7 +34,6 @@ def chromium() -> Iterator[Any]:
 def seen(chromium: Any, whole: Pulled) -> Iterator[Sight]:
     options: dict[str, Any] = {"permissions": ["clipboard-read", "clipboard-write"], "timezone_id": "Asia/Kolkata"}
     with browser.sight(chromium, whole.consumer.url, **options) as one:
-        one.page.set_default_timeout(PATIENCE_S * 1_000)
         yield one
 
 
@@ -101,9 +99,7 @@ def as_shown(rows: list[Line]) -> list[list[str]]:
 
 def copied(page: Any, name: str) -> list[str]:
     """The words of the command that the button copies."""
-    page.get_by_role("button", name=name).click()
-    page.wait_for_selector("button:has-text('Copied')")
-    return shlex.split(answered(page, "navigator.clipboard.readText()"))
+    return shlex.split(browser.copied(page, name))
 
 
 def run(words: list[str]) -> str:
@@ -318,7 +314,7 @@ def test_markup_in_rows_stays_text(seen: Sight) -> None:
     markup = "<img src=x onerror=alert(1)>"
 
     def hostile(route: Any) -> None:
-        answer = route.fetch()
+        answer = route.fetch(timeout=PATIENCE_MS)
         found = []
         for line in map(json.loads, answer.text().splitlines()):
             for member in ("key", "row", "old_row"):
@@ -331,7 +327,7 @@ def test_markup_in_rows_stays_text(seen: Sight) -> None:
         route.fulfill(response=answer, body="\n".join(found))
 
     def column(route: Any) -> None:
-        answer = route.fetch()
+        answer = route.fetch(timeout=PATIENCE_MS)
         found = answer.json()
         if answer.ok:
             found["columns"] += [{**found["columns"][0], "name": markup, "key": False}]
@@ -365,7 +361,6 @@ def test_a_phone_shows_them_without_scrolling_sideways_in_both_lights(
     wanted = changed_alone(whole, "orders")
     phone = {"width": 390, "height": 844}
     with browser.sight(chromium, whole.consumer.url, scheme=scheme, viewport=phone) as one:
-        one.page.set_default_timeout(PATIENCE_S * 1_000)
         for path, sign in (
             (f"{HOME}/orders/at?ts={wanted['commit_ts']}", ".sheet tbody tr"),
             (f"{HOME}/orders/row?key={quote(json.dumps(wanted['key']))}", ".tail tbody tr"),
@@ -381,6 +376,7 @@ def test_a_phone_shows_them_without_scrolling_sideways_in_both_lights(
                 "one.checkVisibility() && !(one.textContent.trim() || one.ariaLabel || one.labels?.length)).length",
             )
             assert nameless == 0, path
+            browser.settled(page)
             assert answered(page, CONTRASTS) == [], path
 
 

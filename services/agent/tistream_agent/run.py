@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tistream.clock import Clock
 from tistream.concurrency import new_event, new_executor
-from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
+from tistream.errors import CorruptObject, NotFoundYet, TiStreamError, Unavailable
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage.object_store import ObjectStore
 from tistream_agent import claim_pause
@@ -26,6 +26,8 @@ from tistream_agent.metrics import AgentMetrics
 from tistream_agent.order import Order
 from tistream_agent.outbox import Outbox
 from tistream_agent.position import ChainSealed, last_position, newest_file, recent_claims, snapshot_ts
+from tistream_agent.reservation import Reservation
+from tistream_agent.reserved_ids import ReservedIds
 from tistream_agent.settings import AgentSettings
 from tistream_agent.status import RecordedState, TerritoryStatus, territory_status
 from tistream_agent.upstream.gc_hold import GcHold
@@ -214,6 +216,9 @@ class TerritoryRun:
             base_ts = snapshot_ts(self._objects, config.tenant)
         except NotFoundYet as error:
             raise NotFoundYet(f"{error.key}: `tistream connect` reads it from TiKV") from error
+        why = ReservedIds(self._objects, config.tenant).reserve(Reservation(config.store_id))
+        if why is not None:
+            raise Unavailable(why)
         return chain.new_chain(config.span, base_ts)
 
     def _wait(self, seconds: float) -> bool:

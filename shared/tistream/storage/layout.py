@@ -28,6 +28,7 @@ RESTORES = "restore/"  # below it are the plans of the restores of all tenants
 _CHUNK = re.compile(r"chunk-(?P<number>[0-9]{8})")
 _WRITTEN = re.compile(r"/(segment|pending|run)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
 _TASK = re.compile(r"committed/[0-9a-f]{2}/cluster-[^/]+/Tenant-[^/]+/task-(?P<task>[0-9]+)/")
+_RESERVED = re.compile(r"(?P<store>[0-9]{20})")
 _STORE = re.compile(r"store-(?P<store>0|[1-9][0-9]{0,18})/")
 
 
@@ -58,6 +59,22 @@ def task_prefixes(tenant: TenantKey) -> tuple[str, ...]:
 def schema_snap(tenant: TenantKey) -> str:
     """The key of the tenant's initial schema snapshot, which is beside its stores."""
     return f"{push_prefix(tenant)}schema_snap"
+
+
+def reserved_prefix(tenant: TenantKey) -> str:
+    """The prefix of the objects that reserve the ids of a tenant's territories. A LIST of it shows no other objects."""
+    return f"{push_prefix(tenant)}territories/"
+
+
+def reserved_territory(tenant: TenantKey, store_id: int) -> str:
+    """The key of the object that reserves the id of an agent's territory (docs/agent.md)."""
+    return f"{reserved_prefix(tenant)}{store_id:020d}"
+
+
+def parse_reserved_territory(tenant: TenantKey, key: str) -> int | None:
+    """Parse a `reserved_territory` key of this tenant to the id. Returns None for any other key."""
+    found = _RESERVED.fullmatch(key.removeprefix(reserved_prefix(tenant)))
+    return None if found is None or int(found["store"]) >= 2**63 else int(found["store"])
 
 
 def store_prefix(tenant: TenantKey, store_id: int) -> str:

@@ -252,3 +252,37 @@ def new_territories_promise_what_the_newest_key_has(original: Function) -> Funct
         ]
 
     return broken
+
+
+@mutant(
+    "tistream_agent:ReservedIds.reserve",
+    invariants=(1, 7),
+    catchers=(
+        "test_an_id_is_of_one_division_or_of_all_that_name_it",
+        "test_divisions_at_once_and_beside_an_assign_leave_no_key_without_its_chain",
+    ),
+)
+def reserved_id_is_chosen_again(original: Function) -> Function:
+    """R1: two divisions at once choose the same ids, so the second one takes the chains of the first for its own."""
+    return lambda self, wanted: None
+
+
+@mutant(
+    "tistream_agent:next_steps",
+    invariants=(1, 7),
+    catchers=(
+        "test_of_a_merge_the_lowest_parent_gets_its_last_file_alone",
+        "test_two_divisions_of_the_same_territories_at_once_become_one_and_the_other_holds_nothing",
+    ),
+)
+def merges_at_once_decide_each_for_some_parents(original: Function) -> Function:
+    """All parents get their last files at once, so two merges of the same ones name different children."""
+
+    def broken(children: Any, parents: Any, begun: Any) -> Any:
+        found = list(original(children, parents, begun))
+        if not found or type(found[0]).__name__ == "BeginChild":
+            return found
+        of = type(found[0])
+        return [of(one, end.position) for one, end in sorted(parents.items()) if not end.children]
+
+    return broken

@@ -26,8 +26,11 @@ from tistream_agent.connecting.checks import CannotConnect, Check
 from tistream_agent.connecting.connect import Connection, Connector
 from tistream_agent.connecting.divider import Divider
 from tistream_agent.core.chain import Child, Promise
+from tistream_agent.core.cutter import draft_without_rows
 from tistream_agent.core.territory import assert_tiled
 from tistream_agent.position import ChainSealed, last_position
+from tistream_agent.reservation import Reservation
+from tistream_agent.reserved_ids import ReservedIds
 from tistream_agent.upstream.keyspaces import tenant_keys
 from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.pd_leader import OtherCluster
@@ -244,6 +247,62 @@ def test_a_territory_is_split_and_merged_and_holds_back_what_the_new_ones_need(
         divider.divide([9], 2)
     other = World(tikv, regions_max=1, territory=4, objects=world.objects)
     assert [number for number, _ in other.connector.divide({4: KeySpan(b"", b"t")}, ts)][:2] == [5, 6]
+
+
+# Attack: ids that a division has reserved, or whose reservations are damaged, are named or come next
+def test_ids_that_are_reserved_or_damaged_are_left_out(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv)
+    ts = world.connector.connect()
+    listed = Listed(dict(world.connector.divide({}, ts)))
+    ReservedIds(world.objects, TENANT).reserve(Reservation(2, "dead"))
+    world.objects.put(layout.reserved_territory(TENANT, 4), b"damaged")
+    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
+    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    assert [child.store_id for child in divider.divide([1], 2)] == [3, 5]
+    assert any("id 4 is left out: " in check.why and "is damaged" in check.why for check in world.checks)
+    for number, why in ((2, "id 2 is reserved for a new territory of a division"), (4, "is damaged: it is not JSON")):
+        with pytest.raises(CannotConnect, match=f"{why}.*another"):
+            World(tikv, territory=number, objects=world.objects).connector.connect()
+        assert f"tistream-7-connected-{number}" not in tikv.holds
+    other = World(tikv, regions_max=1, territory=2, objects=world.objects)
+    assert [number for number, _ in other.connector.divide({3: KeySpan(b"", b"t")}, ts)][:2] == [6, 7]
+
+
+# Attack: the highest id that there can be is given to a territory, which is divided
+def test_no_id_is_above_those_that_files_can_have(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    highest = (1 << 63) - 1
+    world = World(serve(EmulatedTikv()), territory=highest)
+    listed = Listed(dict(world.connector.divide({}, world.connector.connect())))
+    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
+    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    assert [child.store_id for child in divider.divide([highest], 2)] == [1, 2]
+
+
+class Busy(MemoryObjectStore):
+    """The agent of territory 1 writes a file whenever a division would write the last one."""
+
+    def put_new(self, key: str, body: bytes) -> None:
+        name = layout.parse_change_file(key)
+        if name is not None and name[1] == 1:
+            position = last_position(self, TENANT, 1, WHOLE)
+            if position is not None:
+                super().put_new(key, draft_without_rows(TENANT, 1, position, "a").data())
+        super().put_new(key, body)
+
+
+# Attack: the agent of the territory is always faster than the division
+def test_a_division_that_gives_up_holds_nothing(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv, objects=Busy())
+    ts = world.connector.connect()
+    listed = Listed(dict(world.connector.divide({}, ts)))
+    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
+    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    with pytest.raises(CannotConnect, match="write faster than their chains are ended"):
+        divider.divide([1], 2)
+    assert tikv.holds == {"tistream-7-connected-1": ts - 1}
+    assert listed.there == {1: WHOLE}
 
 
 def test_a_small_cluster_is_one_territory(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:

@@ -14,6 +14,7 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_agent.connecting.division import (
     BeginChild,
     SealParent,
+    check_claimed,
     new_children,
     next_steps,
     recorded_children,
@@ -49,6 +50,30 @@ def test_a_merge_waits_for_the_last_file_of_every_chain() -> None:
     assert next_steps(both, ends, {4: ChainEnd()}) == [SealParent(3, high)]
     ends[3] = ChainEnd(high, True, both)
     assert next_steps(both, ends, {4: ChainEnd()}) == [BeginChild(4, Position(0, 61, low.promises + high.promises))]
+
+
+# Attack: two commands merge the same territories at once, into different ones
+def test_of_a_merge_the_lowest_parent_gets_its_last_file_alone() -> None:
+    low, mid, high = (
+        Position(50, 51, (Promise(span, 8),)) for span in (LOW, KeySpan(b"t5", b"t7"), KeySpan(b"t7", b""))
+    )
+    ends = {4: ChainEnd(mid), 3: ChainEnd(low), 9: ChainEnd(high)}
+    both = (Child(10, WHOLE),)
+    assert next_steps(both, ends, {10: ChainEnd()}) == [SealParent(3, low)]
+    ends[3] = ChainEnd(low, True, both)
+    assert next_steps(both, ends, {10: ChainEnd()}) == [SealParent(4, mid), SealParent(9, high)]
+
+
+# Attack: territories are divided before any agent has claimed them, or after they got other keys
+def test_a_territory_that_no_agent_has_claimed_is_not_divided_yet() -> None:
+    check_claimed({1: WHOLE}, {1: ChainEnd(AT_40)})
+    wait = "run the command again once `tistream agent list` shows it as running"
+    with pytest.raises(InvalidRequest, match=f"no agent has claimed territory 1 with the keys that it has now: {wait}"):
+        check_claimed({1: LOW}, {1: ChainEnd(AT_40)})
+    with pytest.raises(InvalidRequest, match="no agent has claimed territory 1 with"):
+        check_claimed({1: WHOLE}, {1: ChainEnd(Position(40, 41, (Promise(LOW, 7), Promise(KeySpan(b"t6", b""), 7))))})
+    with pytest.raises(InvalidRequest, match=f"territory 2 has no files yet: {wait}"):
+        check_claimed({1: WHOLE, 2: LOW}, {1: ChainEnd(AT_40), 2: ChainEnd()})
 
 
 # Attack: a merge is begun, and one of the two is divided with another one meanwhile; a third territory is left out

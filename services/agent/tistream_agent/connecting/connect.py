@@ -11,7 +11,7 @@ import grpc
 
 from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, NotFoundYet, TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
-from tistream.model.span import WHOLE, KeySpan
+from tistream.model.span import WHOLE, KeySpan, merge_spans
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
@@ -31,6 +31,8 @@ from tistream_agent.core.cutter import draft_without_rows
 from tistream_agent.core.keys import KeyMap, encoded_bound
 from tistream_agent.core.steps import HoldRefused
 from tistream_agent.position import divided_text, end_of_chain, snapshot_ts
+from tistream_agent.reservation import Reservation
+from tistream_agent.reserved_ids import ReservedIds
 from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import TenantKeys, tenant_keys
 from tistream_agent.upstream.pd import NULL_KEYSPACE, HoldTooLow, PdClient
@@ -82,6 +84,7 @@ class Connector:
         self._connection, self._pd, self._channels, self._objects = connection, pd, channels, objects
         self._register, self._reached = register, reached
         self._sleep, self._show, self._nonce = sleep, show, nonce
+        self._ids = ReservedIds(objects, connection.tenant)
 
     def check(self) -> int:
         """Run all checks that change nothing. Returns PD's cluster id. Raises CannotConnect."""
@@ -105,6 +108,10 @@ class Connector:
         end = self._end(self._connection.territory)
         self._check_undivided(end)
         position = end.position
+        if position is None or end.sealed:
+            why = self._refusal(self._connection.territory, end)
+            if why is not None:
+                self._passed(Check("chain", False, f"{why}; give another --territory"))
         stored = self._stored() if position is None else position.lowest_ts
         known = self._known() if stored is None else None
         begins = known if stored is None else stored
@@ -146,7 +153,8 @@ class Connector:
         may continue. The call may be repeated. Raises CannotConnect, InvalidRequest."""
         owned, tenant, most = self._owned(), self._connection.tenant, self._connection.regions_max
         starts = self._starts(owned.keys)
-        spans = [part for span in not_taken(list(taken.values())) for part in divided(span, starts, most)]
+        waiting = [span for its in self._unfinished(taken).values() for span in its]
+        spans = [part for span in not_taken([*taken.values(), *waiting]) for part in divided(span, starts, most)]
         ends = dict(self._usable(taken, len(spans)))
         found = list(zip(ends, spans, strict=True))
         known = [self._known()] if found else []
@@ -168,11 +176,43 @@ class Connector:
         self._passed(Check("territories", True, f"{len(starts)} regions; new ones: {new}"))
         return found
 
+    def _unfinished(self, taken: Container[int]) -> dict[int, tuple[KeySpan, ...]]:
+        """The territories whose chains a division has begun, and which the platform does not have yet, with their keys.
+        While a division replaces territories, the platform has neither the old nor the new ones."""
+        found: dict[int, tuple[KeySpan, ...]] = {}
+        for number in self._ids.by_divisions():
+            if number in taken:
+                continue
+            try:
+                end = self._end(number)
+            except CorruptObject:
+                continue  # no agent continues it, so its keys need another territory
+            if end.position is not None and not end.sealed:
+                spans = [promise.span for promise in end.position.promises]
+                found[number] = merge_spans(spans, len(spans))
+        if found:
+            its = ", ".join(map(str, found))
+            ways = "run `tistream agent divide` again for the old ones, or `tistream disconnect --territory` for these"
+            self._passed(Check("territories", True, f"a division has yet to hand over {its}: {ways}"))
+        return found
+
     def _usable(self, taken: Container[int], number: int) -> Iterator[tuple[int, chain.ChainEnd]]:
         """Yield `number` ids for new territories, each with the end of its chain. They are the lowest ones, from the
-        connection's id on, that no territory has, and that no territory had which was divided."""
+        connection's id on, that no territory has, that no territory had which was divided, and that no division has
+        reserved."""
         free = ((one, self._end(one)) for one in count(self._connection.territory) if one not in taken)
-        return islice((one for one in free if not one[1].children), number)
+        return islice((one for one in free if not one[1].children and self._refusal(*one) is None), number)
+
+    def _refusal(self, number: int, end: chain.ChainEnd) -> str | None:
+        """Reserve an id by name. Returns the reason why its chain may not be begun, or opened for other keys; None if
+        that may be done."""
+        if end.sealed:
+            self._ids.name(number)
+            return None
+        try:
+            return self._ids.reserve(Reservation(number))
+        except CorruptObject as error:
+            return str(error)
 
     def _end(self, territory: int) -> chain.ChainEnd:
         return end_of_chain(self._objects, self._connection.tenant, territory, None)

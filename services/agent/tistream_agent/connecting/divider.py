@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import chain as chained
 from typing import Protocol
 
-from tistream.errors import CommitConflict, CommitStateUnknown, InvalidRequest
+from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.storage.object_store import ObjectStore
 from tistream_agent.connecting.checks import CannotConnect, Check
-from tistream_agent.connecting.division import BeginChild, DivisionStep, new_children, next_steps, recorded_children
+from tistream_agent.connecting.division import (
+    BeginChild,
+    DivisionStep,
+    check_claimed,
+    new_children,
+    next_steps,
+    recorded_children,
+)
 from tistream_agent.connecting.territories import first_keys
 from tistream_agent.core import chain
 from tistream_agent.core.chain import ChainEnd, Child
 from tistream_agent.core.cutter import draft_without_rows
 from tistream_agent.core.keys import encoded_bound
 from tistream_agent.core.steps import HoldRefused
-from tistream_agent.position import end_of_chain
+from tistream_agent.position import end_of_chain, newest_file
+from tistream_agent.reservation import Reservation
+from tistream_agent.reserved_ids import ReservedIds
 from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import TenantKeys
 from tistream_agent.upstream.pd import HoldTooLow, PdClient
 
 _ROUNDS = 50
+_IDS_END = 1 << 63  # the push contract has no store id at or above it
 _SETTLE_S = 5.0  # a fenced agent notices with its next file, and may refresh its hold until then
 
 
@@ -51,7 +61,7 @@ class Divider:
         assigned: the territories that the platform gives to agents.
         sleep: waits for a number of seconds.
         show: displays a finished step to the user.
-        nonce: a new hexadecimal nonce, for the first files of the new chains.
+        nonce: a new hexadecimal nonce, for the first files of the new chains and for their ids' reservations.
     """
 
     def __init__(
@@ -67,6 +77,7 @@ class Divider:
     ) -> None:
         self._tenant, self._owned, self._pd, self._objects = tenant, owned, pd, objects
         self._assigned, self._sleep, self._show, self._nonce = assigned, sleep, show, nonce
+        self._ids = ReservedIds(objects, tenant)
 
     def divide(self, parents: Sequence[int], into: int) -> tuple[Child, ...]:
         """Replace the territories `parents`, which must be neighbours, by `into` new ones. If a division of them was
@@ -90,34 +101,66 @@ class Divider:
 
     def _chains(self, parents: Sequence[int], into: int) -> tuple[Child, ...]:
         """End the chains of the parents, and begin those of the children, which are returned."""
-        planned: tuple[Child, ...] = ()
-        for _ in range(_ROUNDS):
-            ends = {number: self._end(number) for number in parents}
-            children = recorded_children(ends)
-            if not children:
-                children = planned = planned or self._planned(parents, into)
-            steps = next_steps(children, ends, {child.store_id: self._end(child.store_id) for child in children})
-            if not steps:
-                return children
-            self._hold_back(children, min(end.position.lowest_ts for end in ends.values() if end.position is not None))
-            for step in steps:
-                self._put(step, children)
+        planned: tuple[Child, ...] = ()  # what this call has planned, while no last file names any children
+        try:
+            for _ in range(_ROUNDS):
+                ends = {number: self._end(number) for number in parents}
+                children = recorded_children(ends)
+                if children and planned not in ((), children):  # another division was faster
+                    self._give_up(planned)
+                planned = () if children else planned or self._planned(parents, into, ends)
+                children = children or planned
+                steps = next_steps(children, ends, {child.store_id: self._end(child.store_id) for child in children})
+                if not steps:
+                    return children
+                lowest = min(end.position.lowest_ts for end in ends.values() if end.position is not None)
+                self._hold_back(children, lowest)
+                for step in steps:
+                    self._put(step, children)
+        except (CannotConnect, InvalidRequest):
+            self._give_up(planned)
+            raise
+        self._give_up(planned)
         raise CannotConnect(f"the agents of {parents} write faster than their chains are ended: run the command again")
 
-    def _planned(self, parents: Sequence[int], into: int) -> tuple[Child, ...]:
+    def _planned(self, parents: Sequence[int], into: int, ends: Mapping[int, ChainEnd]) -> tuple[Child, ...]:
         there, keys = self._assigned.spans(), self._owned.keys
         if unknown := [number for number in parents if number not in there]:
             raise InvalidRequest(
                 f"the platform's agents have no territory {unknown[0]}: `tistream agent list` shows which they have"
             )
+        spans = {number: there[number] for number in parents}
+        check_claimed(spans, ends)
         wire = keys.on_wire(WHOLE)
         assert wire is not None
         starts = first_keys(keys, self._pd.regions(encoded_bound(wire.start), encoded_bound(wire.end)))
-        return new_children([there[number] for number in parents], starts, into, self._free_ids(max(there)))
+        return new_children(spans.values(), starts, into, self._free_ids(max(there)))
 
     def _free_ids(self, above: int) -> Iterator[int]:
-        """Ids that no territory ever had."""
-        return (number for number in count(above + 1) if self._end(number) == ChainEnd())
+        """Ids for new territories, above those that exist while there are such ids. They are reserved when they are
+        taken from the iterator, and no territory ever had them."""
+        for number in chained(range(above + 1, _IDS_END), range(1, above)):
+            if self._is_unused(number) and self._reserve(number) and self._is_unused(number):
+                yield number
+
+    def _is_unused(self, number: int) -> bool:
+        return not newest_file(self._objects, self._tenant, number)
+
+    def _reserve(self, number: int) -> bool:
+        try:
+            return self._ids.reserve(Reservation(number, self._nonce)) is None
+        except CorruptObject as error:
+            self._show(Check("territories", True, f"id {number} is left out: {error}"))
+            return False
+
+    def _give_up(self, planned: Sequence[Child]) -> None:
+        """Release the holds on GC of new territories that will not be. Those of the parents still hold what they
+        need."""
+        for child in planned:
+            try:
+                self._hold(child.store_id).release()
+            except Unavailable as error:
+                self._show(Check("garbage collection", True, f"held for territory {child.store_id} for a day: {error}"))
 
     def _hold_back(self, children: Sequence[Child], lowest_ts: int) -> None:
         """Hold back garbage collection at `lowest_ts` for each child. Raises CannotConnect if history is gone."""

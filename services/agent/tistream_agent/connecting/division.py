@@ -8,7 +8,9 @@ A division replaces territories (the parents) by others (the children) that have
 3. The platform gives the children to agents, in place of the parents.
 
 Garbage collection is held back for the children before step 1. A division may be interrupted anywhere: the chains show
-which steps are missing, and two processes that divide at once meet in conditional PUTs.
+which steps are missing. Two processes that divide the same parents at once meet in conditional PUTs: the parent with
+the lowest id gets its last file first, alone, and the others get the names that this file has. Ids are reserved before
+a last file names them (reservation.py), so divisions of different parents never name the same ones.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class BeginChild:
 
 
 DivisionStep = SealParent | BeginChild
+
+_WAIT = "run the command again once `tistream agent list` shows it as running"
 
 
 def recorded_children(parents: Mapping[int, ChainEnd]) -> tuple[Child, ...]:
@@ -79,6 +83,25 @@ def new_children(keys: Iterable[KeySpan], starts: Sequence[bytes], into: int, id
     return tuple(Child(number, part) for part, number in zip(parts, ids, strict=False))
 
 
+def check_claimed(parents: Mapping[int, KeySpan], ends: Mapping[int, ChainEnd]) -> None:
+    """Check that the chain of each parent promises the parent's keys, and no others: the chain of a new territory
+    promises other keys too until an agent claims it.
+
+    Args:
+        parents: the keys of each territory that is divided.
+        ends: the ends of their chains.
+
+    Raises InvalidRequest.
+    """
+    for number, span in sorted(parents.items()):
+        position = ends[number].position
+        if position is None:
+            raise InvalidRequest(f"territory {number} has no files yet: {_WAIT}")
+        promised = [promise.span for promise in position.promises]
+        if merge_spans(promised, len(promised)) != (span,):
+            raise InvalidRequest(f"no agent has claimed territory {number} with the keys that it has now: {_WAIT}")
+
+
 def next_steps(
     children: Sequence[Child], parents: Mapping[int, ChainEnd], begun: Mapping[int, ChainEnd]
 ) -> Sequence[DivisionStep]:
@@ -94,7 +117,7 @@ def next_steps(
     ends = {number: end.position for number, end in parents.items()}
     positions = {number: position for number, position in ends.items() if position is not None}
     if missing := sorted(ends.keys() - positions.keys()):
-        raise InvalidRequest(f"territory {missing[0]} has no files yet: wait until an agent runs it")
+        raise InvalidRequest(f"territory {missing[0]} has no files yet: {_WAIT}")
     promises = [promise for position in positions.values() for promise in position.promises]
     had = merge_spans((promise.span for promise in promises), len(promises))
     if had != merge_spans((child.span for child in children), len(children)):
@@ -104,7 +127,7 @@ def next_steps(
         )
     open_ones = [SealParent(one, positions[one]) for one, end in sorted(parents.items()) if not end.children]
     if open_ones:
-        return open_ones
+        return open_ones if len(open_ones) < len(parents) else open_ones[:1]
     if ended := [number for number, end in sorted(begun.items()) if end.sealed]:
         raise InvalidRequest(f"this division is complete: territory {ended[0]} was ended since")
     next_ts = 1 + max(position.prev_ts for position in positions.values())

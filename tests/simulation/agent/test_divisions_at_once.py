@@ -1,0 +1,165 @@
+"""Territories that are divided by several commands at once, and beside `tistream connect --assign`: each key is in one
+territory afterwards, whose chain promises it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from support.effort import seeds
+from support.emulated import EmulatedTikv
+from support.turns import Died, StoreInTurns, Turns
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.model.tenant_kind import TenantKind
+from tistream_agent.connecting.checks import Check
+from tistream_agent.connecting.connect import Connection, Connector
+from tistream_agent.connecting.divider import Divider
+from tistream_agent.core.chain import Child
+from tistream_agent.core.cutter import draft_without_rows
+from tistream_agent.core.territory import assert_tiled
+from tistream_agent.position import last_position
+from tistream_agent.upstream.keyspaces import tenant_keys
+from tistream_agent.upstream.pd import PdClient
+from tistream_agent.upstream.stores import Channels, TlsFiles
+from tistream_meta.territories.territory_policy import Territory, Upstream, check_new
+
+TENANTS = count()
+
+
+class Platform:
+    """The territories of a tenant, by the meta server's own rule. Each call is a step."""
+
+    def __init__(self, tenant: TenantKey, turns: Turns) -> None:
+        self.tenant, self.turns = tenant, turns
+        self.there: dict[int, KeySpan] = {}
+
+    def _row(self, number: int, span: KeySpan) -> Territory:
+        return Territory(self.tenant, number, span, Upstream("pd", 1))
+
+    def spans(self) -> dict[int, KeySpan]:
+        self.turns.pause()
+        return dict(self.there)
+
+    def add(self, child: Child) -> None:
+        self.turns.pause()
+        check_new([self._row(*one) for one in self.there.items()], self._row(child.store_id, child.span))
+        self.there[child.store_id] = child.span
+
+    def remove(self, store_id: int) -> None:
+        self.turns.pause()
+        self.there.pop(store_id, None)
+
+
+class World:
+    """A connected tenant with a territory for every third region, each with an agent that has claimed it."""
+
+    def __init__(self, tikv: EmulatedTikv, seed: int) -> None:
+        self.tikv, self.turns = tikv, Turns(seed)
+        self.tenant = TenantKey("7", f"at-once-{next(TENANTS)}")
+        self.objects, self.platform = StoreInTurns(self.turns), Platform(self.tenant, self.turns)
+        self.pd = PdClient([tikv.address], Channels(TlsFiles()))
+        self.nonces = count(1)
+        self.ts = self.connector(3).connect()
+        self.assign(3)
+        self.claim()
+
+    def connector(self, regions_max: int) -> Connector:
+        return Connector(
+            *(Connection(self.tenant, regions_max=regions_max), self.pd, Channels(TlsFiles()), self.objects),
+            *(lambda _: None, lambda _: None, lambda _: None, list[Check]().append, f"{next(self.nonces):x}"),
+        )
+
+    def assign(self, regions_max: int) -> None:
+        """What `tistream connect --assign` does once the tenant is connected."""
+        for number, span in self.connector(regions_max).divide(self.platform.spans(), self.ts):
+            self.platform.add(Child(number, span))
+
+    def claim(self) -> None:
+        for number, span in self.platform.there.items():
+            position = last_position(self.objects, self.tenant, number, span)
+            assert position is not None
+            draft = draft_without_rows(self.tenant, number, position, f"{next(self.nonces):x}")
+            self.objects.put_new(draft.key, draft.data())
+
+    def divide(self, parents: list[int], into: int) -> Callable[[], tuple[Child, ...]]:
+        owned = tenant_keys(self.pd, TenantKind.TIDB, "")
+        show, nonce = list[Check]().append, f"{next(self.nonces):x}"
+        divider = Divider(
+            self.tenant, owned, self.pd, self.objects, self.platform, lambda _: self.turns.pause(), show, nonce
+        )
+        return lambda: divider.divide(parents, into)
+
+    def holds(self) -> dict[int, int]:
+        mine = f"tistream-7-{self.tenant.tenant_id}-"
+        found = {name.removeprefix(mine): ts for name, ts in self.tikv.holds.items() if name.startswith(mine)}
+        return {int(number): ts for number, ts in found.items()}
+
+    def check(self) -> None:
+        """Each key is in one territory, and its chain promises what the first files promised."""
+        spans = self.platform.there
+        assert_tiled(KeySpan(b"", b""), sorted(spans.values(), key=lambda span: span.start))
+        for number, span in spans.items():
+            position = last_position(self.objects, self.tenant, number, span)
+            assert position is not None
+            assert {promise.ts for promise in position.promises} == {self.ts}, f"territory {number}"
+
+
+@pytest.fixture(scope="module")
+def tikv() -> Iterator[EmulatedTikv]:
+    started = EmulatedTikv().start()
+    yield started
+    started.stop()
+
+
+def _worked(outcomes: list[Any]) -> list[Any]:
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return outcomes
+
+
+# Attack: two territories are divided at once, while `connect --assign` gives keys away that have no territory
+@pytest.mark.parametrize("seed", seeds(9, 300))
+def test_divisions_at_once_and_beside_an_assign_leave_no_key_without_its_chain(tikv: EmulatedTikv, seed: int) -> None:
+    world = World(tikv, seed)
+    first, second, lost, *_ = random.Random(seed).sample(sorted(world.platform.there), 3)
+    del world.platform.there[lost]
+    bodies = [world.divide([first], 2), world.divide([second], 3), lambda: world.assign(1)]
+    parts = _worked(world.turns.run(*((body, None) for body in bodies)))
+    assert len({child.store_id for part in parts[:2] for child in part}) == 5
+    world.check()
+    assert world.holds() == {**dict.fromkeys(world.platform.there, world.ts - 1), lost: world.ts - 1}
+
+
+# Attack: the same neighbours are merged by one command and divided anew by another one, at once
+@pytest.mark.parametrize("seed", seeds(6, 300))
+def test_two_divisions_of_the_same_territories_at_once_become_one_and_the_other_holds_nothing(
+    tikv: EmulatedTikv, seed: int
+) -> None:
+    world = World(tikv, seed)
+    by_key = sorted(world.platform.there, key=lambda number: world.platform.there[number].start)
+    parents = sorted(by_key[:2])
+    outcomes = world.turns.run((world.divide(parents, 1), None), (world.divide(parents, 3), None))
+    both = [outcome if isinstance(outcome, tuple) else world.divide(parents, 1)() for outcome in outcomes]
+    assert both[0] == both[1]
+    world.check()
+    assert world.holds() == dict.fromkeys(world.platform.there, world.ts - 1)
+
+
+# Attack: a division dies anywhere beside another one; then both are run again
+@pytest.mark.parametrize("seed", seeds(6, 300))
+def test_a_division_that_dies_costs_ids_only(tikv: EmulatedTikv, seed: int) -> None:
+    rng, world = random.Random(seed), World(tikv, seed)
+    first, second = rng.sample(sorted(world.platform.there), 2)
+    bodies = (world.divide([first], 2), rng.randrange(60)), (world.divide([second], 2), None)
+    died, whole = world.turns.run(*bodies)
+    assert isinstance(died, Died | tuple)
+    again = world.divide([first], 3)()
+    assert not {child.store_id for child in again} & {child.store_id for child in whole}
+    world.check()
+    assert set(world.holds()) >= set(world.platform.there)

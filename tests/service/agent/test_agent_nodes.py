@@ -15,8 +15,10 @@ from support.agent_process import AgentProcess
 from support.emulated import EmulatedTikv
 from support.http_world import CLOCK, LEASE_MS, Server
 from support.waiting import eventually
+from tistream.errors import InvalidRequest
 from tistream.format import change_file
 from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
@@ -189,3 +191,15 @@ def test_a_drained_agent_hands_over_and_a_territory_is_divided_and_removed_while
     assert slices.watermark() >= world.loaded.end_ts
     world.ask("DELETE", "/v1/clusters/7/tenants/nodes/territories/4")
     eventually(lambda: second.territories() == [])
+
+
+# Attack: territories are divided, or others added, by a command that names another keyspace, kind or cluster
+def test_a_command_for_another_keyspace_or_cluster_does_not_touch_the_territories(world: World) -> None:
+    world.add_territory()
+    api, pd, cluster = PlatformApi(world.meta.url, {}), world.tikv.address, world.tikv.cluster_id
+    assert TenantTerritories(api, world.tenant, "pd:1", cluster, TenantKind.TIDB, "").spans() == {1: WHOLE}
+    for other in ((cluster, TenantKind.TIDB, "other"), (cluster, TenantKind.RAW, ""), (5, TenantKind.TIDB, "")):
+        with pytest.raises(
+            InvalidRequest, match=f"territory 1 is of PD cluster {cluster}, --kind tidb and --keyspace ''"
+        ):
+            TenantTerritories(api, world.tenant, pd, *other).spans()

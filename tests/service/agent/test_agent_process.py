@@ -26,6 +26,8 @@ from tistream_agent.connecting.checks import Check
 from tistream_agent.connecting.connect import Connection, Connector
 from tistream_agent.core.chain import new_chain
 from tistream_agent.core.cutter import Draft
+from tistream_agent.reservation import Reservation
+from tistream_agent.reserved_ids import ReservedIds
 from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
 
@@ -248,6 +250,20 @@ def test_an_agent_waits_where_others_fence_each_other_in_turn_and_says_so(world:
     eventually(lambda: "fenced by dd: agents took this territory" in agent.log.read_text())
     assert "waits 2 s before it claims: stop one" in agent.log.read_text()
     eventually(lambda: agent.reached(world.loaded.end_ts))
+
+
+# Attack: an agent is to begin a chain whose id a division has reserved for one of its own
+def test_an_agent_begins_no_chain_whose_id_a_division_has_reserved(world: World) -> None:
+    ids, mine = ReservedIds(world.objects, world.tenant), Reservation(1)
+    ids.reserve(Reservation(1, "dead"))
+    agent = world.agent(world.tikv())
+    eventually(lambda: "id 1 is reserved for a new territory of a division" in agent.log.read_text())
+    assert agent.status()["state"] == "starting"
+    assert world.files() == []
+    world.objects.delete(layout.reserved_territory(world.tenant, 1))
+    eventually(lambda: agent.reached(world.loaded.end_ts))
+    assert ids.reserve(mine) is None
+    assert ids.reserve(Reservation(1, "dead")) is not None, "the agent has reserved it by name"
 
 
 # Attack: a supervisor starts the agent of a disconnected tenant again

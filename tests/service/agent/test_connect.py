@@ -21,6 +21,7 @@ from tistream.schema.records import TableChange
 from tistream.schema.tidb.snapshot import Snapshot, parse_snapshot
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.bulk.territories import TERRITORIES_MAX
 from tistream_agent.command import register
 from tistream_agent.connecting.checks import CannotConnect, Check
 from tistream_agent.connecting.connect import Connection, Connector
@@ -289,6 +290,23 @@ class Busy(MemoryObjectStore):
             if position is not None:
                 super().put_new(key, draft_without_rows(TENANT, 1, position, "a").data())
         super().put_new(key, body)
+
+
+# Attack: a tenant with as many territories as it may have is divided further
+def test_a_division_into_too_many_territories_is_refused_before_it_begins(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv)
+    ts = world.connector.connect()
+    listed = Listed({1: WHOLE, **{number: KeySpan(b"z", b"") for number in range(2, TERRITORIES_MAX + 1)}})
+    files = [info.key for info in world.objects.list_after("")]
+    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
+    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    with pytest.raises(InvalidRequest, match=f"more than {TERRITORIES_MAX} territories: give a lower --into"):
+        divider.divide([1], 2)
+    assert [info.key for info in world.objects.list_after("")] == files
+    assert tikv.holds == {"tistream-7-connected-1": ts - 1}
 
 
 # Attack: the agent of the territory is always faster than the division

@@ -14,10 +14,10 @@ from support.effort import examples
 from tistream.errors import AlreadyDiffers, LimitReached
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
+from tistream.wire.bulk.territories import TERRITORIES_MAX
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.territories.territory_policy import (
     LOST_MS,
-    TERRITORIES_MAX,
     Agent,
     Territory,
     Upstream,

@@ -10,6 +10,7 @@ from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, I
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.storage.object_store import ObjectStore
+from tistream.wire.bulk.territories import TERRITORIES_MAX
 from tistream_agent.connecting.checks import CannotConnect, Check
 from tistream_agent.connecting.division import (
     BeginChild,
@@ -128,6 +129,11 @@ class Divider:
         if unknown := [number for number in parents if number not in there]:
             raise InvalidRequest(
                 f"the platform's agents have no territory {unknown[0]}: `tistream agent list` shows which they have"
+            )
+        if len(there) - len(parents) + into > TERRITORIES_MAX:
+            raise InvalidRequest(
+                f"the tenant would have more than {TERRITORIES_MAX} territories: give a lower --into, or merge others "
+                "first"
             )
         spans = {number: there[number] for number in parents}
         check_claimed(spans, ends)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from tistream.errors import UnknownName
+from tistream.errors import InvalidRequest, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
@@ -35,14 +35,14 @@ class PlatformApi:
         with self._http() as http:
             return http.send("POST", self._of(tenant), territory, TerritoryInfo, attempts=_ATTEMPTS)
 
-    def territories(self, tenant: TenantKey) -> dict[int, KeySpan]:
-        """The keys of each territory of the tenant, by id. Empty if the tenant does not exist."""
+    def territories(self, tenant: TenantKey) -> dict[int, TerritoryInfo]:
+        """The territories of the tenant, by id. Empty if the tenant does not exist."""
         with self._http() as http:
             try:
                 found = http.get(self._of(tenant), TerritoryList).territories
             except UnknownName:
                 return {}
-        return {int(one.territory): KeySpan(bytes.fromhex(one.start_key), bytes.fromhex(one.end_key)) for one in found}
+        return {int(one.territory): one for one in found}
 
     def remove_territory(self, tenant: TenantKey, store_id: int) -> bool:
         """Remove a territory; the agent that has it stops. Returns whether the territory existed."""
@@ -107,8 +107,20 @@ class TenantTerritories:
     keyspace: str
 
     def spans(self) -> Mapping[int, KeySpan]:
-        """The keys of each territory, by id."""
-        return self.api.territories(self.tenant)
+        """The keys of each territory, by id. Raises InvalidRequest if one is of another cluster, kind or keyspace: its
+        keys would be read there."""
+        found = self.api.territories(self.tenant)
+        wanted = str(self.pd_cluster_id), self.kind, self.keyspace
+        for number, one in found.items():
+            if (one.pd_cluster_id, one.kind, one.keyspace) != wanted:
+                raise InvalidRequest(
+                    f"territory {number} is of PD cluster {one.pd_cluster_id}, --kind {one.kind.value} and --keyspace "
+                    f"{one.keyspace!r}, the command of {wanted[0]}, {self.kind.value} and {self.keyspace!r}: give what "
+                    "the territory has"
+                )
+        return {
+            number: KeySpan(bytes.fromhex(one.start_key), bytes.fromhex(one.end_key)) for number, one in found.items()
+        }
 
     def add(self, child: Child) -> None:
         """Create a territory. No error if it exists."""

@@ -20,11 +20,11 @@ from tistream.errors import AlreadyDiffers, LimitReached
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
+from tistream.wire.bulk.territories import TERRITORIES_MAX
 from tistream_meta.decide.balance import UNEVEN, Move, NodeLoads, WeighedItem, drain, even_out
 from tistream_meta.decide.liveness import NodeState
 
 LOST_MS = 5_000  # silence after which an agent's territories are moved: less than for nodes, because a move is harmless
-TERRITORIES_MAX = 256  # of a tenant
 BALANCE_MOVES = 1
 
 

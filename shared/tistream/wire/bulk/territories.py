@@ -11,6 +11,7 @@ from tistream.wire.sorter import Wire
 HEX_KEY = "^([0-9a-f]{2}){0,1024}$"
 NUMBER = "^[1-9][0-9]{0,19}$"
 PD_MAX = 1_024
+TERRITORIES_MAX = 256  # of a tenant
 KEYSPACE = "^([A-Za-z0-9_-]{0,64}|\\*)$"
 
 

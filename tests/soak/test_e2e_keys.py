@@ -65,7 +65,12 @@ class Bucket:
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=self.name):
             for one in page.get("Contents", ()):
                 if layout.tenant_of(one["Key"]) == tenant:
-                    head = client.head_object(Bucket=self.name, Key=one["Key"])
+                    try:
+                        head = client.head_object(Bucket=self.name, Key=one["Key"])
+                    except client.exceptions.ClientError as error:
+                        if error.response["ResponseMetadata"]["HTTPStatusCode"] != httpx.codes.NOT_FOUND:
+                            raise
+                        continue  # it was deleted meanwhile
                     found[one["Key"]] = head.get("SSEKMSKeyId", "").rpartition(":")[2] or None
         return found
 
@@ -183,13 +188,22 @@ def refusal(tenant: Tenant) -> tuple[int, str]:
     return 200, ""
 
 
+def written_of(found: dict[str, str | None]) -> dict[str, str | None]:
+    """What the platform has written."""
+    return {key: kms for key, kms in found.items() if not key.startswith("data_change_buffer/")}
+
+
+def lacking(found: dict[str, str | None]) -> list[str]:
+    """Kinds of which there is no object."""
+    return [kind for kind in OBJECTS if not any(kind in key for key in written_of(found))]
+
+
 def everything_that_is_written_bears_its_tenants_key(bucket: Bucket, tenants: list[Tenant]) -> None:
     for tenant in tenants:
         tenant.push_slowly(0.4)
+        eventually(lambda tenant=tenant: lacking(bucket.keys_of(tenant.set.tenant)) == [])  # type: ignore[misc]
         found = bucket.keys_of(tenant.set.tenant)
-        written = {key: kms for key, kms in found.items() if not key.startswith("data_change_buffer/")}
-        for kind in OBJECTS:
-            assert any(kind in key for key in written), f"{kind}: none among {written}"
+        written = written_of(found)
         assert set(written.values()) == {tenant.key}, written
         source = {kms for key, kms in found.items() if key not in written}
         assert source == {tenant.source_key}
@@ -201,16 +215,16 @@ def a_key_that_is_revoked_stops_its_tenant_alone_until_it_is_back(
     held, *others = tenants
     assert held.key is not None
     assert len(held.consumer.page(start_ts=held.set.snapshot_ts, limit=10).events) == 10, "it is in the API's cache"
-    stands = held.resolved_ts()
     kes.take(held.key)
     if isinstance(held.objects, S3ObjectStore):
         held.objects.keys.update({held.set.tenant: None})  # its writers have none any more
     for tenant in tenants:
         tenant.push(0.7)
-    for tenant in others:
-        eventually(lambda one=tenant: one.resolved_ts() > stands)  # type: ignore[misc]
     eventually(held.held_by_its_key)
     eventually(lambda: refusal(held) == (503, "tistream:key-unusable"))
+    stands = held.resolved_ts()  # what had been pushed before came through until then
+    for tenant in others:
+        eventually(lambda tenant=tenant: tenant.resolved_ts() > stands)  # type: ignore[misc]
     assert [refusal(tenant) for tenant in others] == [(200, ""), (200, "")]
     assert held.resolved_ts() == stands
     kes.give_back(held.key)

@@ -9,10 +9,9 @@ import json
 import subprocess
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
-from support import golden
+from support import golden, plain_http
 from support.golden import GoldenSet
 from support.metered import Metered, agree, platform_on_a_wire, pull_all
 from support.platform import COMMAND, _kill
@@ -84,7 +83,7 @@ def test_the_command_shows_usage_and_changes_quotas(metered: Metered, pushed: Go
     assert "unheard" in wrong.stderr
     for query in ("?from=x", "?from=1&from=2", "?since=1", "?from=5&to=1"):
         url = f"{metered.services.url}/v1/clusters/{key.cluster_id}/tenants/{key.tenant_id}/usage{query}"
-        assert httpx.get(url, trust_env=False).status_code == 400
+        assert plain_http.get(url).status_code == 400
 
 
 def test_who_is_killed_loses_nothing_of_what_is_durable_or_was_told(metered: Metered, pushed: GoldenSet) -> None:

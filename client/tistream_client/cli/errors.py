@@ -74,10 +74,17 @@ def _way_out(error: ApiError) -> str:
     if isinstance(error, BadRequest) and error.detail.startswith("unknown parameter"):
         return f"; the server is older than this command: leave out --{error.parameter}, or upgrade the server"
     if isinstance(error, Gone) and error.earliest_ts is not None and error.earliest_time is not None:
-        return f"; begin at --since {error.earliest_ts} ({error.earliest_time.isoformat()}) or later"
+        return _earliest(error.where.partition("?")[0], error.earliest_ts, error.earliest_time.isoformat())
     if isinstance(error, LATER):
         wait = f" after {error.retry_after_s:g} s" if error.retry_after_s is not None else " later"
         return f"; run the same command again{wait}"
     if isinstance(error, ServerError) and error.code is None:
         return "; is --url that of a TiStream API server?"
     return ""
+
+
+def _earliest(path: str, ts: int, time: str) -> str:
+    """What to do if a call asked for a time before the earliest ts. It names the option of the command."""
+    if "/transactions/" in path:
+        return f", which is {time}"
+    return f"; {'read --at' if path.endswith(('/rows', '/restores')) else 'begin at --since'} {ts} ({time}) or later"

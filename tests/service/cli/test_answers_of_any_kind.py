@@ -265,3 +265,15 @@ def test_a_directory_below_retention_needs_another_one(canned: Canned, tmp_path:
     text = str(pulled(canned, tmp_path, "--since", "1d").exception)
     assert text.startswith("too old; begin at --since 77 (1970")
     assert text.endswith("or later, into an empty directory")
+
+
+def test_net_changes_since_the_earliest_ts_begin_where_retention_does(canned: Canned) -> None:
+    gone = {"type": "tistream:gone", "status": 410, "detail": "too old", "earliest_ts": "77"}
+    canned.answers = [Text(410, "application/problem+json", json.dumps(gone)), lines(*ROWS, LAST)]
+    words = ["pull", "--squash", "--since", "earliest", "--cluster", "7", "--tenant", "acme", "--url", canned.url]
+    found = CliRunner().invoke(app, words)
+    assert [json.loads(line) for line in found.stdout.splitlines()] == [*ROWS, LAST]
+    assert [one["start_ts"] for one in canned.parameters()] == ["0", "77"]
+    canned.answers = [Text(410, "application/problem+json", json.dumps(gone))]
+    words[3] = "1d"
+    assert "begin at --since 77" in str(CliRunner().invoke(app, words).exception)

@@ -141,6 +141,20 @@ def test_a_refusal_says_the_way_out(status: int, problem: Line, after: str | Non
     assert text in str(error)
 
 
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        ("/v1/x/tables/orders/rows?ts=1", f"too old; read --at {TS} (2026-11-20T14:03:00+00:00) or later"),
+        ("/v1/x/changes", f"too old; begin at --since {TS} (2026-11-20T14:03:00+00:00) or later"),
+        ("/v1/x/tables/orders/history?key=1", f"too old; begin at --since {TS} (2026-11-20T14:03:00+00:00) or later"),
+        ("/v1/x/transactions/5", "too old, which is 2026-11-20T14:03:00+00:00"),
+    ],
+)
+def test_what_is_below_retention_is_answered_with_the_option_of_the_command(where: str, text: str) -> None:
+    problem = {"type": "tistream:gone", "detail": "too old", "earliest_ts": TS}
+    assert str(failed(api_error(where, 410, problem, None))) == text
+
+
 def test_a_document_has_times_beside_its_tso() -> None:
     found = {"resolved_ts": TS, "held_by": None, "tasks": [{"task_id": 1, "waits": "x"}], "sums": {"a": 1}}
     assert list(facts(found)) == [

@@ -40,6 +40,13 @@ class FileReference(Protocol):
     def groups(self) -> Sequence[RowGroupLike]: ...
 
 
+class KeptFooters(Protocol):
+    """Footers that a process keeps, by object key (tistream.pool.footers.FooterCache)."""
+
+    def get(self, key: str, /) -> ParquetFooter | None: ...
+    def put(self, key: str, footer: ParquetFooter, /) -> None: ...
+
+
 def open_change_file(objects: ObjectStore, key: str, tail_bytes: int = TAIL_BYTES) -> ChangeFile:
     """Read and check a change file's footer: one request, or two if the footer is larger than `tail_bytes`.
 
@@ -83,16 +90,18 @@ def read_changes(
     indexes: Sequence[int],
     columns: Sequence[str] = change_file.CHANGE_COLUMNS,
     added_max: int = ADDED_BYTES_MAX,
+    footers: KeptFooters | None = None,
 ) -> pa.Table:
     """Read row groups of changes, in the order of `indexes`. Their CRCs are checked, and the rows too, as far as
-    `columns` allow. `columns` are names of change_file.RAW_SCHEMA.
+    `columns` allow. `columns` are names of change_file.RAW_SCHEMA. A footer in `footers` is not read again; it gets
+    those of sound row groups.
 
     Raises:
         CorruptObject: the row groups are damaged, were replaced, or contain no changes; or encodings add more than
             `added_max` bytes to the expected size.
         NotFoundYet: the object is gone.
     """
-    source, footer = fetch_groups(objects, file, indexes)
+    source, footer = fetch_groups(objects, file, indexes, footers)
     tables = []
     for index in indexes:
         table = change_file.decode_groups(
@@ -102,11 +111,16 @@ def read_changes(
         bounds = change_file.key_bounds(footer.groups[index])
         change_rows.check_changes(file.key, table, *bounds)
         tables.append(table)
+    if footers is not None:
+        footers.put(file.key, footer)
     return pa.concat_tables(tables) if tables else _empty(columns)
 
 
 def fetch_groups(
-    objects: ObjectStore, file: ChangeFile | FileReference, indexes: Sequence[int]
+    objects: ObjectStore,
+    file: ChangeFile | FileReference,
+    indexes: Sequence[int],
+    footers: KeptFooters | None = None,
 ) -> tuple[SparseFile, ParquetFooter]:
     """Fetch the bytes of some row groups and check their CRCs, without decoding them. Returns the bytes and the footer
     that describes them."""
@@ -116,7 +130,8 @@ def fetch_groups(
         ranges = [(group.offset, group.length) for group in groups]
         source = fetch_ranges(objects, file.key, file.size, ranges, held)
         return _checked(file.key, groups, file.footer, source)
-    return _fetch(objects, file, groups)
+    kept = None if footers is None else footers.get(file.key)
+    return _fetch(objects, file, groups, kept)
 
 
 def read_source(objects: ObjectStore, source: SourceFile, groups: Sequence[SourceGroup]) -> pa.Table:
@@ -129,10 +144,15 @@ def read_source(objects: ObjectStore, source: SourceFile, groups: Sequence[Sourc
 
 
 def _fetch(
-    objects: ObjectStore, file: FileReference | SourceFile, groups: Sequence[RowGroupLike]
+    objects: ObjectStore,
+    file: FileReference | SourceFile,
+    groups: Sequence[RowGroupLike],
+    kept: ParquetFooter | None = None,
 ) -> tuple[SparseFile, ParquetFooter]:
     place = (file.footer_start, file.size - file.footer_start)
     ranges = [(group.offset, group.length) for group in groups]
+    if kept is not None and (kept.start, kept.size) == place:
+        return _checked(file.key, groups, kept, fetch_ranges(objects, file.key, file.size, ranges))
     source = fetch_ranges(objects, file.key, file.size, [place, *ranges])
     tail = bytes(source.view(*place))
     parsed = _parsed if len(tail) <= KEPT_FOOTER_BYTES else _parsed.__wrapped__

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
@@ -10,6 +10,7 @@ from support import change_files
 from support.small_files import CHANGES, KEY, change, sound, watermark
 from tistream.errors import CorruptObject, NotFoundYet
 from tistream.format.change_file import CHANGE_COLUMNS, ChangeFile, ChangeRowGroup
+from tistream.pool.footers import FooterCache
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
 from tistream.storage.measured import MeasuredObjectStore
@@ -83,6 +84,31 @@ def test_references_need_no_footer_in_hand(objects: MeasuredObjectStore) -> None
     assert requests(objects) - before == 2  # row group 0; row group 2 together with the footer behind it
     assert found.equals(read_changes(objects, file, [2, 0]))
     assert read_changes(objects, Reference.to(file), []).num_rows == 0
+
+
+def test_a_footer_that_is_kept_is_not_read_again(objects: MeasuredObjectStore) -> None:
+    objects.put(KEY, large())
+    file, footers = Reference.to(open_change_file(objects, KEY)), FooterCache()
+    first = read_changes(objects, file, [0], footers=footers)
+    requested, read = requests(objects), objects.traffic()["get"].read_bytes
+    assert read_changes(objects, file, [0], footers=footers).equals(first)
+    assert requests(objects) - requested == 1
+    assert objects.traffic()["get"].read_bytes - read == file.groups[0].length
+    objects.put(KEY, b"another" + large())  # another file under the same key: its footer is read
+    other = replace(file, size=file.size + 7, footer_start=file.footer_start + 7)
+    with pytest.raises(CorruptObject, match="row group 0"):
+        read_changes(objects, other, [0], footers=footers)
+
+
+def test_the_footer_of_a_bad_row_group_is_not_kept(objects: MeasuredObjectStore) -> None:
+    objects.put(KEY, change_files.flipped_change_group(sound()))
+    file, footers = Reference.to(open_change_file(objects, KEY)), FooterCache()
+    with pytest.raises(CorruptObject, match="CRC-32"):
+        read_changes(objects, file, [0], footers=footers)
+    assert footers.get(KEY) is None
+    assert read_changes(objects, file, [1], footers=footers).num_rows == 4
+    with pytest.raises(CorruptObject, match="CRC-32"):
+        read_changes(objects, file, [0], footers=footers)
 
 
 def test_a_flipped_bit_fails_its_crc(objects: MeasuredObjectStore) -> None:

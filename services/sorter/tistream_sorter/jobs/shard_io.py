@@ -23,6 +23,7 @@ from tistream.format.source_file import SourceFile, SourceGroup
 from tistream.format.unpacking import ADDED_BYTES_MAX, added_bytes
 from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import Window
+from tistream.pool.footers import FooterCache
 from tistream.pool.rows import read_rows
 from tistream.storage.backends.tenant_keys import KeyIds, keys_of
 from tistream.storage.change_reader import read_changes
@@ -49,6 +50,7 @@ from tistream_sorter.match.sealing import in_order
 
 EXAMPLES = 3
 WRITERS, WRITING_BYTES = 2, 64 << 20
+FOOTERS_BYTES = 32 << 20  # of the footers of change files that a worker process keeps: some 1,400 small ones
 
 
 @lru_cache(maxsize=4)
@@ -57,12 +59,18 @@ def _objects(url: str) -> ObjectStore:
     return open_objects(url)
 
 
+@lru_cache(maxsize=4)
+def _footers(_url: str) -> FooterCache:
+    """The footers of change files in the object store at the URL. Each shard of a job reads most files of its tick."""
+    return FooterCache(FOOTERS_BYTES)
+
+
 def process(url: str, keys: KeyIds, shards: list[Shard]) -> list[ShardResult]:
     """Run the shards of one Spark task. Returns their results in order. While the output of one shard is written, the
     next one is read and matched. Objects are encrypted with `keys`."""
     objects = _objects_with(url, keys)
     with new_executor("put", WRITERS) as writers:
-        begun = [_begun(objects, shard, writers) for shard in shards]
+        begun = [_begun(objects, shard, writers, _footers(url)) for shard in shards]
         return [one.ended() for one in begun]
 
 
@@ -89,7 +97,7 @@ def _objects_with(url: str, keys: KeyIds) -> ObjectStore:
 
 def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
     """Run one shard in the calling thread. An error is returned in the shard's result."""
-    return _begun(objects, shard, None).ended()
+    return _begun(objects, shard, None, None).ended()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +127,11 @@ class _Begun:
         return replace(result, traffic=traffic, stages=self.stages.done)
 
 
-def _begun(objects: ObjectStore, shard: Shard, writers: Executor | None) -> _Begun:
+def _begun(objects: ObjectStore, shard: Shard, writers: Executor | None, footers: FooterCache | None) -> _Begun:
     counted = MeasuredObjectStore(objects)
     writes = None if writers is None else WriteBehind(counted, writers, WRITING_BYTES)
-    stages = Stages()
-    result = _guarded(shard, lambda: process_shard(counted, shard, counted if writes is None else writes, stages))
+    stages, target = Stages(), counted if writes is None else writes
+    result = _guarded(shard, lambda: process_shard(counted, shard, target, stages, footers))
     return _Begun(shard, result, counted, writes, stages)
 
 
@@ -139,12 +147,14 @@ def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
         return ShardResult(shard.task_id, shard.number, failed=str(error))
 
 
-def process_shard(objects: ObjectStore, shard: Shard, target: OutputTarget, stages: Stages) -> ShardResult:
+def process_shard(
+    objects: ObjectStore, shard: Shard, target: OutputTarget, stages: Stages, footers: FooterCache | None = None
+) -> ShardResult:
     """Read, match, sort and write one shard, and record the time of each stage in `stages`. The written objects have no
-    effect until a manifest names them."""
+    effect until a manifest names them. `footers`: of change files that this process has read."""
     began = time.perf_counter_ns()
     book = PointedFiles.of([_source(file) for file in shard.files])
-    changes, bad = _read_files(objects, shard)
+    changes, bad = _read_files(objects, shard, footers)
     stages.over("read")
     if bad:
         return ShardResult(shard.task_id, shard.number, bad_files=bad)
@@ -201,7 +211,7 @@ def _source(file: ShardFile) -> SourceFile:
     return SourceFile(file.key, file.size, file.footer_start, groups)
 
 
-def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int, str]]:
+def _read_files(objects: ObjectStore, shard: Shard, footers: FooterCache | None) -> tuple[pa.Table, dict[int, str]]:
     """Read the changes inside the shard's span. Returns (the changes, with the columns `seq` and `pointer`; the reason
     for each damaged file, by `seq`)."""
     tables: list[pa.Table] = []
@@ -210,7 +220,7 @@ def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int,
     added_max = ADDED_BYTES_MAX  # shared by all files: a file that needs more than the rest is retried after the others
     for number, file in enumerate(shard.files):
         try:
-            table = read_changes(objects, file, file.wanted, columns, added_max)
+            table = read_changes(objects, file, file.wanted, columns, added_max, footers)
         except (CorruptObject, NotFoundYet) as error:
             bad[file.seq] = str(error)
             continue

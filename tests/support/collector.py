@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from support.waiting import PATIENCE_S
 from tistream.service.http.traces import begin_traces, end_traces
+from tistream.service.observe import otel
 from tistream.service.settings import ServiceSettings
 
 
@@ -150,9 +152,12 @@ def collecting(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
 
 @contextmanager
 def traced(url: str, **settings: Any) -> Iterator[None]:
-    """Send spans of this process to the collector during the `with` block."""
-    begin_traces(ServiceSettings(node_id="node-7", traces_url=url, **settings))
-    try:
-        yield
-    finally:
-        end_traces()
+    """Send spans of this process to the collector during the `with` block. No batch is dropped because one of the two
+    is slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(otel, "SEND_SECONDS", max(otel.SEND_SECONDS, PATIENCE_S))
+        begin_traces(ServiceSettings(node_id="node-7", traces_url=url, **settings))
+        try:
+            yield
+        finally:
+            end_traces()

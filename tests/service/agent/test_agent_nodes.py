@@ -13,8 +13,8 @@ from support import golden, plain_http
 from support.agent_judge import counted
 from support.agent_process import AgentProcess
 from support.emulated import EmulatedTikv
-from support.http_world import CLOCK, LEASE_MS, Server
-from support.waiting import eventually
+from support.http_world import CLOCK, LEASE_MS, LOST_MS, Server
+from support.waiting import PATIENCE_S, eventually
 from tistream.errors import InvalidRequest
 from tistream.format import change_file
 from tistream.model.ids import TenantKey
@@ -31,6 +31,7 @@ from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
 from tistream_meta.app import build_app
 from tistream_meta.settings import MetaSettings
+from tistream_meta.territories import territory_policy
 
 SPEED = 0.2  # the seven seconds of the record take 35
 
@@ -54,9 +55,8 @@ class World:
 
     def _start_meta(self, port: int) -> Server:
         url = f"sqlite:///{self.directory}/meta.db"
-        server = Server(
-            build_app(MetaSettings(port=port, database_url=url, lease_ms=LEASE_MS), self.objects, CLOCK), port
-        )
+        timings = {"lease_ms": LEASE_MS, "suspect_ms": LOST_MS // 2, "lost_ms": LOST_MS}
+        server = Server(build_app(MetaSettings(port=port, database_url=url, **timings), self.objects, CLOCK), port)
         eventually(lambda: plain_http.get(f"{server.url}/readyz").status_code == 200)
         return server
 
@@ -135,6 +135,19 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
+def none_is_lost(patch: pytest.MonkeyPatch) -> None:
+    """From now on an agent that comes to nothing for some seconds keeps its territory."""
+    patch.setattr(territory_policy, "LOST_MS", int(PATIENCE_S * 1000))
+
+
+def reads_no_more(agent: AgentProcess, territory: int) -> bool:
+    """Whether the agent says so; an agent that does not answer says nothing."""
+    found = agent.territories()
+    return found is not None and not any(
+        int(one["territory"]) == territory and one["state"] == "running" for one in found
+    )
+
+
 def _pair(world: World) -> tuple[AgentProcess, AgentProcess]:
     """(the agent that holds the territory, the other one)."""
     for name in ("agent-1", "agent-2"):
@@ -148,13 +161,16 @@ def _pair(world: World) -> tuple[AgentProcess, AgentProcess]:
 
 
 # Attack: the agent of a territory is killed, another sleeps and wakes while its successor works
-def test_a_killed_and_a_sleeping_agent_are_replaced_and_one_that_wakes_gives_up(world: World) -> None:
+def test_a_killed_and_a_sleeping_agent_are_replaced_and_one_that_wakes_gives_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = _pair(world)
     first.kill()
     eventually(lambda: world.holder() == second.settings["NODE_ID"] and world.said().get("state") == "running")
     first.start()
     second.send(signal.SIGSTOP)
     eventually(lambda: world.holder() == first.settings["NODE_ID"] and world.said().get("state") == "running")
+    none_is_lost(monkeypatch)
     second.send(signal.SIGCONT)
     eventually(lambda: second.territories() == [])
     assert second.ended() is None, "as a node it goes on: it may be given other territories"
@@ -164,7 +180,8 @@ def test_a_killed_and_a_sleeping_agent_are_replaced_and_one_that_wakes_gives_up(
 
 
 # Attack: no meta server for a while
-def test_without_meta_servers_the_holder_goes_on(world: World) -> None:
+def test_without_meta_servers_the_holder_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    none_is_lost(monkeypatch)
     first, _ = _pair(world)
     world.meta.stop()
     reached = first.resolved_ts
@@ -176,12 +193,15 @@ def test_without_meta_servers_the_holder_goes_on(world: World) -> None:
     eventually(lambda: world.said().get("state") == "running")
 
 
-def test_a_drained_agent_hands_over_and_a_territory_is_divided_and_removed_while_it_is_read(world: World) -> None:
+def test_a_drained_agent_hands_over_and_a_territory_is_divided_and_removed_while_it_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none_is_lost(monkeypatch)
     first, second = _pair(world)
     world.ask("POST", f"/v1/nodes/{first.settings['NODE_ID']}/drain", {"draining": True})
     eventually(lambda: world.said().get("state") == "running" and second.territories() != [])
     eventually(lambda: first.territories() == [])
-    world.divide([1], 2, lambda: 1 not in second.held())
+    world.divide([1], 2, lambda: reads_no_more(second, 1))
     eventually(lambda: second.held() == {2, 3})
     world.tikv.play_out()
     world.divide([2, 3], 1, lambda: second.held() == {4})

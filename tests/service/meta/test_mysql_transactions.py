@@ -19,7 +19,8 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Fenced, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
-from tistream_meta.database.engine import ConnectionLimits, now_ms, open_engine
+from tistream_meta.database import engine as engine_module
+from tistream_meta.database.engine import LOCK_WAIT_S, ConnectionLimits, now_ms, open_engine
 from tistream_meta.database.repository import Repository
 from tistream_meta.database.transactions import CommitUnknown, Transactions
 
@@ -68,6 +69,15 @@ def tenants(repository: Repository) -> list[str]:
     return [tenant.key.tenant_id for tenant in repository.plan().tenants]
 
 
+@pytest.fixture
+def waits_for_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long another transaction takes, as long as it does not hang."""
+    before, after = f"innodb_lock_wait_timeout = {LOCK_WAIT_S}", f"innodb_lock_wait_timeout = {PATIENCE_S:.0f}"
+    monkeypatch.setattr(engine_module, "_SESSION", engine_module._SESSION.replace(before, after))
+    monkeypatch.setattr(engine_module.open_engine, "__defaults__", (ConnectionLimits(answer_s=PATIENCE_S),))
+
+
+@pytest.mark.usefixtures("waits_for_locks")
 def test_a_transaction_that_a_deadlock_has_undone_is_done_again(
     mariadb: MariaDb, engine: Engine, owner: Repository, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from support.committed_pool import CommittedTask, Row
 from support.schema_records import database, table, table_info
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, eventually
 from tistream import concurrency
 from tistream.clock import ManualClock, SystemClock
 from tistream.errors import Gone, TiStreamError, TooManyRequests, Unavailable
@@ -536,12 +536,18 @@ def test_a_pull_that_waits_for_rows_ends_when_its_client_leaves() -> None:
         daemon=True,
     )
     waits.start()
-    waits.join(0.1)
+
+    def has_looked() -> bool:
+        """At the clock as it stands; or it has ended."""
+        return world.view._requested_ms == CLOCK.monotonic_ms() or not waits.is_alive()
+
+    eventually(has_looked)
     assert waits.is_alive()
     gone.set()
     for _ in range(20):
         CLOCK.advance(LOOK_MS)
-        waits.join(0.5)
+        eventually(has_looked)
+    waits.join(0.1)
     assert not waits.is_alive()
     assert world.pulls.memory.held == 0
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from support.agent_model import KEYS
 from support.agent_world import TENANT, AgentWorld, Process
 from tistream.errors import InvalidRequest
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_agent.connecting.division import (
     BeginChild,
     DivisionStep,
@@ -17,6 +18,8 @@ from tistream_agent.connecting.division import (
 )
 from tistream_agent.core.chain import SEALED, Child
 from tistream_agent.core.cutter import draft_without_rows
+from tistream_agent.reservation import Reservation
+from tistream_agent.reserved_ids import ReservedIds
 
 PAUSES_MS = (0, 20, 60, 200, 500)
 HEARD_MS = max(PAUSES_MS)  # until the agent of a territory that was removed has stopped
@@ -29,6 +32,7 @@ class Command:
     parents: tuple[int, ...]
     into: int
     at_ms: int
+    nonce: str
     planned: tuple[Child, ...] = ()
     children: tuple[Child, ...] = ()
     found: deque[DivisionStep] = field(default_factory=deque)
@@ -42,14 +46,20 @@ class DivisionWorld(AgentWorld):
         self.commands: list[Command] = []
         self.undone: set[tuple[int, ...]] = set()
         self.removed_ms: dict[int, int] = {}  # territory -> when its agent hears that it is gone
-        self.done = 0
+        self.done, self.run_before = 0, 0
+        self.left: set[int] = (
+            set()
+        )  # whose holds end by themselves, if the commands that were to release them have died
+        self.reserved = ReservedIds(MemoryObjectStore(), TENANT)
         super().__init__(seed, range_bounds=range_bounds)
 
     def faults(self) -> None:
         super().faults()
         rng = self.rng
-        if rng.random() < 0.01 and not self.undone:
-            self.divide(self._any_parents(), rng.choice([1, 2, 3]))
+        if rng.random() < 0.01 and len(self.undone) < 3 and self.territories:
+            parents, busy = self._any_parents(), {one for its in self.undone for one in its}
+            if not busy.intersection(parents):
+                self.divide(parents, rng.choice([1, 2, 3]))
         elif rng.random() < 0.02 and self.undone:  # a person runs the command again, or a second one beside it
             self.divide(rng.choice(sorted(self.undone)), 2)
         for command in list(self.commands):
@@ -64,7 +74,8 @@ class DivisionWorld(AgentWorld):
 
     def divide(self, parents: tuple[int, ...], into: int) -> None:
         self.undone.add(parents)
-        self.commands.append(Command(parents, into, self.cluster.now_ms))
+        self.run_before += 1
+        self.commands.append(Command(parents, into, self.cluster.now_ms, f"{self.run_before:x}"))
 
     def turn(self, process: Process) -> None:
         heard_ms = self.removed_ms.get(process.store_id)
@@ -85,16 +96,21 @@ class DivisionWorld(AgentWorld):
             try:
                 self.act(command)
             except InvalidRequest as error:  # it came too late
-                if "complete" not in str(error) and "lower --into" not in str(error):
+                if not any(text in str(error) for text in ("complete", "lower --into", "no neighbours")):
                     raise
                 self._forget(command)
 
     def _forget(self, command: Command) -> None:
         self.commands.remove(command)
+        for child in recorded_children({number: self.end_of_chain(number) for number in command.parents}):
+            end = self.end_of_chain(child.store_id)
+            if end.position is not None and not end.sealed and child.store_id not in self.territories:
+                return  # it has to be run again
         if not any(self.end_of_chain(number).children for number in command.parents) or not any(
             number in self.territories for number in command.parents
         ):
             self.undone.discard(command.parents)
+            self.left.update(number for number in command.parents if number not in self.territories)
 
     def _expire(self, command: Command) -> None:
         """Nobody refreshes the holds of what was planned, and then divided otherwise or not at all."""
@@ -119,19 +135,24 @@ class DivisionWorld(AgentWorld):
         for child in command.children if command.found else ():
             self.hold(child.store_id, min(end.position.lowest_ts for end in ends.values()) - 1)
         if not command.found:
-            calls = [("remove", number) for number in command.parents] + [("add", one) for one in command.children]
+            calls = [("remove", number) for number in command.parents] + [
+                ("add", one) for one in command.children if not begun[one.store_id].sealed
+            ]
             command.rest = deque([*calls, *(("release", number) for number in command.parents)])
         return None
 
     def _plan(self, command: Command) -> tuple[Child, ...]:
         if any(number not in self.territories for number in command.parents):
             raise InvalidRequest("this division is complete")
-        taken = [*self.territories, *(child.store_id for one in self.commands for child in one.planned)]
-        ids = (number for number in range(1, 10_000) if number not in taken and not self._chain(number))
+        ids = (number for number in range(max(self.territories) + 1, 10_000) if self._reserve(number, command))
         spans = [self.territories[number] for number in command.parents]
         starts = self.rng.sample(KEYS, self.rng.randint(1, 5))
         command.planned = new_children(spans, starts, command.into, ids)
         return command.planned
+
+    def _reserve(self, number: int, command: Command) -> bool:
+        wanted = Reservation(number, command.nonce)
+        return not self._chain(number) and self.reserved.reserve(wanted) is None
 
     def _chain(self, number: int) -> bool:
         return self.end_of_chain(number).position is not None
@@ -177,6 +198,10 @@ class DivisionWorld(AgentWorld):
             for parents in self.undone - {one.parents for one in self.commands}:
                 self.divide(parents, 2)
             self.run(100, faults=False)
+        self.run(HEARD_MS, faults=False)
+        for number in self.left:
+            self.holds.pop(number, None)
+        self.collect()
 
     def arrivals(self) -> list[tuple[str, bytes]]:
         """The files in an order in which dispatchers may deliver them: each chain in its own order, some far behind."""

@@ -51,6 +51,7 @@ class AgentWorld:
         self.cluster = (RawCluster if raw else ModelCluster)(random.Random(seed + 1))
         self.objects: dict[str, tuple[bytes, str]] = {}  # key -> bytes, nonce; in order
         self.processes: list[Process] = []
+        self.newest: dict[int, str] = {}  # territory -> name
         self.fenced = 0
         self.starts = 0
         self.agent_stops: list[steps.Stop] = []
@@ -79,7 +80,8 @@ class AgentWorld:
             range_bounds=self.range_bounds,
         )
         position = end.position or chain.new_chain(config.span, self.cluster.base_ts)
-        self.processes.append(Process(f"p{self.starts}", store_id, TerritoryAgent(config, position)))
+        self.newest[store_id] = f"p{self.starts}"
+        self.processes.append(Process(self.newest[store_id], store_id, TerritoryAgent(config, position)))
 
     def end_of_chain(self, store_id: int) -> chain.ChainEnd:
         """What the agent reads of a chain."""
@@ -93,8 +95,8 @@ class AgentWorld:
         return self.processes[-1]
 
     def holds_it(self, process: Process) -> bool:
-        """Whether the process is the newest one of its territory."""
-        return [one for one in self.processes if one.store_id == process.store_id][-1] is process
+        """Whether the process is the newest one that its territory ever had: an older one may wake after that."""
+        return self.newest[process.store_id] == process.name
 
     def hold(self, store_id: int, ts: int) -> None:
         """PD keeps what is above `ts` for a territory, and may collect what no territory needs."""

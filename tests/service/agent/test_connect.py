@@ -292,6 +292,25 @@ class Busy(MemoryObjectStore):
         super().put_new(key, body)
 
 
+# Attack: a division dies when the platform has one of its two territories, which is divided again before it is repeated
+def test_a_division_is_finished_after_one_of_its_territories_was_divided(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv)
+    ts = world.connector.connect()
+    listed = Listed(dict(world.connector.divide({}, ts)))
+    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
+    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    _, high = divider.divide([1], 2)
+    listed.remove(high.store_id)
+    divider.divide([2], 2)
+    divider.divide([1], 2)
+    assert sorted(listed.there) == [3, 4, 5]
+    assert_tiled(WHOLE, sorted(listed.there.values(), key=lambda span: span.start))
+    assert tikv.holds == {f"tistream-7-connected-{number}": ts - 1 for number in (3, 4, 5)}
+
+
 # Attack: a tenant with as many territories as it may have is divided further
 def test_a_division_into_too_many_territories_is_refused_before_it_begins(
     serve: Callable[[EmulatedTikv], EmulatedTikv],

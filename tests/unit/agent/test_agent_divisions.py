@@ -93,6 +93,13 @@ def test_a_division_that_is_complete_begins_nothing_anew() -> None:
         next_steps(HALVES, {1: SEALED_AT_40}, again)
 
 
+# Attack: a division died when the platform had one of its two territories, which was divided again
+def test_a_division_of_which_one_territory_was_ended_goes_on_with_the_others() -> None:
+    begun = {2: ChainEnd(Position(41, 42, (Promise(LOW, 9),)), True, (Child(5, LOW),))}
+    begun[3] = ChainEnd(Position(41, 42, (Promise(HIGH, 9),)))
+    assert next_steps(HALVES, {1: SEALED_AT_40}, begun) == []
+
+
 def test_a_territory_without_files_is_not_divided() -> None:
     with pytest.raises(InvalidRequest, match="territory 1 has no files yet"):
         next_steps(HALVES, {1: ChainEnd()}, NONE)

@@ -92,7 +92,8 @@ class Divider:
             if number in there:
                 self._assigned.remove(number)
         for child in children:
-            self._assigned.add(child)
+            if not self._end(child.store_id).sealed:  # one that was ended since has handed its keys on
+                self._assigned.add(child)
         names = ", ".join(str(child.store_id) for child in children)
         self._show(Check("territories", True, f"{', '.join(map(str, parents))} became {names}"))
         self._sleep(_SETTLE_S)

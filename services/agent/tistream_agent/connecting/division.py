@@ -112,12 +112,13 @@ def next_steps(
         parents: the ends of the parents' chains.
         begun: the ends of the children's chains.
 
-    Raises InvalidRequest if the parents are not those of the children, have no files, or a child was divided since.
+    Raises InvalidRequest if the parents are not those of the children, have no files, or if one child was ended since
+    and another one has no chain.
     """
     ends = {number: end.position for number, end in parents.items()}
     positions = {number: position for number, position in ends.items() if position is not None}
-    if missing := sorted(ends.keys() - positions.keys()):
-        raise InvalidRequest(f"territory {missing[0]} has no files yet: {_WAIT}")
+    if empty := sorted(ends.keys() - positions.keys()):
+        raise InvalidRequest(f"territory {empty[0]} has no files yet: {_WAIT}")
     promises = [promise for position in positions.values() for promise in position.promises]
     had = merge_spans((promise.span for promise in promises), len(promises))
     if had != merge_spans((child.span for child in children), len(children)):
@@ -128,13 +129,14 @@ def next_steps(
     open_ones = [SealParent(one, positions[one]) for one, end in sorted(parents.items()) if not end.children]
     if open_ones:
         return open_ones if len(open_ones) < len(parents) else open_ones[:1]
-    if ended := [number for number, end in sorted(begun.items()) if end.sealed]:
+    missing = [child for child in children if begun[child.store_id].position is None]
+    ended = [number for number, end in sorted(begun.items()) if end.sealed]
+    if missing and ended:  # the chain was begun, and its files were deleted after `tistream store retire`
         raise InvalidRequest(f"this division is complete: territory {ended[0]} was ended since")
     next_ts = 1 + max(position.prev_ts for position in positions.values())
     return [
         BeginChild(child.store_id, Position(0, next_ts, tiled(f"territory {child.store_id}", child.span, promises)))
-        for child in children
-        if begun[child.store_id].position is None
+        for child in missing
     ]
 
 

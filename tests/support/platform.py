@@ -40,8 +40,16 @@ READY_SECONDS = 2 * PATIENCE_S  # a fresh clone compiles its decoder first
 STOP_SECONDS = PATIENCE_S
 
 
-# Below those that the kernel gives to outgoing connections, and those of `tistream up` for its services.
-_PORTS = range(10_000, 20_000)
+def ports_of(worker: int, workers: int) -> range:
+    """The ports that one of several processes of pytest gives: below those that the kernel gives to outgoing
+    connections, and those of `tistream up` for its services; and none that another process gives."""
+    return range(10_000, 20_000)[worker::workers]
+
+
+_PORTS = ports_of(
+    int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")),
+    int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+)
 _given: set[int] = set()
 
 

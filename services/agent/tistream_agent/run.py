@@ -114,6 +114,12 @@ class TerritoryRun:
             except TiStreamError as error:
                 self._wait_for(str(error))
                 continue
+            except Exception as error:
+                # What is in its files is durable, so that it may begin again as after a kill. If the thread ended here,
+                # the agent would hold a territory that it does not read.
+                log.exception("the territory begins again after an unexpected error")
+                self._wait_for(f"unexpected {type(error).__name__}: {error}; it begins again from its files")
+                continue
             if stop is None:
                 return None
             claims += 1

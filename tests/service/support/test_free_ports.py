@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import platform
-from support.platform import free_port
+from support.platform import free_port, ports_of
 
 
 def test_no_outgoing_connection_and_no_other_test_takes_a_port_that_was_given() -> None:
@@ -26,3 +26,8 @@ def test_a_port_that_somebody_listens_at_is_not_given(monkeypatch: pytest.Monkey
         listening.bind(("127.0.0.1", taken))
         listening.listen()
         assert free_port() == other
+
+
+def test_processes_of_pytest_give_different_ports() -> None:
+    shares = [set(ports_of(worker, 4)) for worker in range(4)]
+    assert sum(map(len, shares)) == len(set().union(*shares)) == 10_000

@@ -1,9 +1,9 @@
-"""The loop of a territory answers its state machine whatever happens to a call."""
+"""Whatever happens to a call, a stream or a claim, the state machine is answered and the territory goes on."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, cast
 
@@ -11,12 +11,17 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.waiting import PATIENCE_S
 from tistream.clock import ManualClock
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.storage.object_store import ObjectInfo
 from tistream_agent.core import steps
 from tistream_agent.core.steps import Command, Event
 from tistream_agent.driver import TerritoryDriver
 from tistream_agent.inbox import Inbox
 from tistream_agent.metrics import AgentMetrics
+from tistream_agent.run import TerritoryRun
+from tistream_agent.settings import AgentSettings
 from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
 from tistream_agent.upstream.streams import StoreStreams
@@ -75,3 +80,40 @@ def test_a_call_that_fails_unexpectedly_is_answered_and_logged(caplog: pytest.Lo
     assert machine.answers == [steps.ScanFailed(4), steps.TimestampsFailed(5)]
     assert [record.asked for record in caplog.records[:2]] == ["regions", "timestamps"]  # type: ignore[attr-defined]
     assert "Channel closed!" in caplog.text
+
+
+def test_a_stream_that_fails_unexpectedly_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    inbox, channels = Inbox(), BrokenChannels(TlsFiles())
+    streams = StoreStreams(PdClient(["pd:2379"], channels), channels, inbox, 7)
+    with caplog.at_level(logging.ERROR):
+        streams.open(steps.OpenStream(3, 1))
+        ended = inbox.take(PATIENCE_S)
+    assert ended == [steps.StreamEnded(3, "unexpected ValueError: Cannot invoke RPC: Channel closed!")]
+    assert "Channel closed!" in caplog.text
+
+
+class FailingObjects(MemoryObjectStore):
+    """Object storage whose client fails with an error that is none of ours, a number of times."""
+
+    def __init__(self, times: int, then: Callable[[], None]) -> None:
+        super().__init__()
+        self._left, self._then = times, then
+
+    def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
+        if not self._left:
+            self._then()
+            return super().list_after(prefix, after, delimiter)
+        self._left -= 1
+        raise RuntimeError("generator raised StopIteration")
+
+
+def test_a_territory_begins_again_after_an_unexpected_error(caplog: pytest.LogCaptureFixture) -> None:
+    objects = FailingObjects(1, lambda: run.stop())  # noqa: PLW0108  # set below
+    settings = AgentSettings(pd="127.0.0.1:1", cluster="7", tenant="acme")
+    metrics, none = AgentMetrics(CollectorRegistry()), cast("Any", None)
+    run = TerritoryRun(settings.order, settings, objects, ManualClock(0), metrics, lambda: "n", none)
+    with caplog.at_level(logging.WARNING):
+        assert run._run() is None, "it was stopped by the second attempt"
+    assert "the territory begins again after an unexpected error" in caplog.text
+    reasons = [getattr(record, "reason", "") for record in caplog.records]
+    assert any("unexpected RuntimeError: generator raised StopIteration" in reason for reason in reasons)

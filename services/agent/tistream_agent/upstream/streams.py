@@ -156,6 +156,9 @@ class StoreStreams:
             unreadable = isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         except TiStreamError as error:
             reason = str(error)
+        except Exception as error:  # the machine must learn that the stream has ended, or its regions stand still
+            log.exception("a stream ended in an unexpected way", extra={"store": stream.store_id})
+            reason = f"unexpected {type(error).__name__}: {error}"
         with self._lock:
             known = self._streams.pop(stream.number, None) is not None
             self._stores.pop(stream.store_id, None)  # the store may have moved

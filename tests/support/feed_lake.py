@@ -38,7 +38,7 @@ from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.sinks.iceberg.lake import Commit, Lake
-from tistream_changefeed.sinks.iceberg.lake_feed import lake_feed
+from tistream_changefeed.sinks.iceberg.lake_feed import LakeFeed, lake_feed
 from tistream_changefeed.sinks.iceberg.lake_sink import LakeSink
 
 Row = tuple[Any, ...]
@@ -94,17 +94,32 @@ class LakeRun:
         self.warehouse = self.warehouse or f"file://{self.root}/warehouse"
         self.catalog_uri = self.catalog_uri or f"sqlite:///{self.root}/catalog.db"
 
-    def holder(self, last: int | None = None) -> Holder:
-        """The next holder of the feed. `last`: after so many commits it is killed."""
-        uri = (
+    @property
+    def uri(self) -> str:
+        return (
             f"iceberg://lake?catalog-uri={self.catalog_uri}&warehouse={self.warehouse}&mode={self.mode}&{self.options}"
         )
-        feed = lake_feed(uri, {"filter": {"rules": list(self.rules)}}, self.skips)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {"filter": {"rules": list(self.rules)}}
+
+    @property
+    def feed(self) -> LakeFeed:
+        return lake_feed(self.uri, self.document, self.skips)
+
+    @property
+    def allowed(self) -> Allowed:
+        return Allowed((), [*self.places, self.warehouse, f"file://{self.root}"])
+
+    def holder(self, last: int | None = None) -> Holder:
+        """The next holder of the feed. `last`: after so many commits it is killed."""
+        feed = self.feed
         fence = Fence(1, next(self._epochs))
         start_ts = self.world.snapshot_ts if self.start_ts is None else self.start_ts
         order = Order(self.world.tenant, "lake", 0, fence, start_ts, None if self.endless else self.world.end_ts)
         view = cast(TenantView, StillView(self.world))
-        allowed = Allowed((), [*self.places, self.warehouse, f"file://{self.root}"])
+        allowed = self.allowed
 
         def new_sink() -> LakeSink:
             lake = feed.lake(self.secrets, allowed)

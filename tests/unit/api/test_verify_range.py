@@ -53,11 +53,11 @@ def test_a_range_that_the_sink_does_not_have_is_refused(ask: dict[str, str], tex
         range_of(TENANT, FEED, VerifyChangefeed(**ask))
 
 
-@pytest.mark.parametrize("sink_uri", ["s3://bucket/feed", "file:///data/feed"])
-def test_files_are_compared_in_a_range(sink_uri: str) -> None:
+@pytest.mark.parametrize("sink_uri", ["s3://bucket/feed", "file:///data/feed", "iceberg://lake?mode=both"])
+def test_files_and_a_lake_are_compared_in_a_range(sink_uri: str) -> None:
     files = FEED.model_copy(update={"sink_uri": sink_uri})
     found = range_of(TENANT, files, VerifyChangefeed(from_ts=str(MIDDLE)))
-    assert (found.from_ts, found.to_ts) == (MIDDLE, CHECKPOINT)
+    assert (found.from_ts, found.to_ts, found.start_ts) == (MIDDLE, CHECKPOINT, START)
 
 
 def test_a_database_is_compared_as_it_is() -> None:

@@ -19,7 +19,7 @@ from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.sinks.iceberg.key_ranges import KeyRange, merged, pieces, rewrites
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows
 from tistream_changefeed.sinks.iceberg.marks import CURSOR, LOADED, SEQUENCE, Marks, Newest, Told, newest
-from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, LakeSchema, evolved
+from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, LakeSchema, evolved, with_first_ids
 from tistream_changefeed.sinks.iceberg.upkeep import DAY_MS, Keeping, expired, hourly_tag, old_tags, orphans
 
 HOUR = 3_600_000 << 18
@@ -56,6 +56,7 @@ def test_a_type_that_grows_keeps_its_field_and_one_that_changes_values_is_refuse
         (1001, LongType()),
         (1002, DecimalType(12, 0)),
     ]
+    assert (wider.fields, with_first_ids(wider).fields) == ({1: 1001, 5: 1002}, {1: 1001, 2: 1002, 5: 1002})
     with pytest.raises(CannotEncode, match="column a"):
         evolved(first, "table", version((7, "a", t.VARCHAR, 30), (2, "d", t.DECIMAL, 10)), before)
     changes = evolved(EMPTY, "changes", before)

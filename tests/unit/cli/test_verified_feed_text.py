@@ -42,6 +42,17 @@ def test_rows_and_windows_of_files_that_differ_are_printed() -> None:
     ]
 
 
+def test_rows_of_iceberg_that_differ_are_printed() -> None:
+    row = LOST.model_copy(update={"topic": "shop.orders"})
+    of_lake = FOUND.model_copy(update={"of": "lake", "differences": [row], "windows": 0, "window_differences": []})
+    assert lines_of(of_lake.model_dump(), RANGE) == [
+        "above 10, up to 20:",
+        "  shop.orders: 9 rows, 8 in Iceberg, 1 missing",
+        '  missing: shop.orders {"id": "7"}, commit_ts 15, shop.orders',
+        "  different",
+    ]
+
+
 def test_the_place_of_a_message_is_printed() -> None:
     there = LOST.model_copy(update={"what": "repeated", "topic": "orders", "partition": 2, "offset": 5})
     of_topics = FOUND.model_copy(

@@ -12,6 +12,9 @@ from tistream_cli.changefeed.changefeed import FeedOf
 from tistream_client.cli.api_client import ApiClient
 from tistream_client.cli.errors import CliError
 
+_NAMES = {"lake": "tables in Iceberg"}
+_UNITS = {"topics": ("events", "messages"), "files": ("events", "in files"), "lake": ("rows", "in Iceberg")}
+
 
 @dataclass(frozen=True, slots=True)
 class VerifyRange:
@@ -34,7 +37,7 @@ def verify_feed(client: ApiClient, feed: FeedOf, wanted: VerifyRange, *, as_json
     sys.stdout.write(json.dumps(found, indent=2) + "\n" if as_json else "\n".join(lines_of(found, wanted)) + "\n")
     if not found["equal"]:
         raise CliError(
-            f"changefeed {found['changefeed_id']}: the {found['of']} differ from the pool"
+            f"changefeed {found['changefeed_id']}: the {_NAMES.get(found['of'], found['of'])} differ from the pool"
             + ("; --repair TOPIC writes the missing events into another topic" if found["of"] == "topics" else "")
         )
 
@@ -42,11 +45,9 @@ def verify_feed(client: ApiClient, feed: FeedOf, wanted: VerifyRange, *, as_json
 def lines_of(found: dict[str, Any], wanted: VerifyRange) -> list[str]:
     """The lines that are printed for the answer of the API."""
     topics, files = found["of"] == "topics", found["of"] == "files"
-    ranged = topics or files
+    ranged = topics or files or found["of"] == "lake"
     lines = [f"above {found['from_ts']}, up to {found['to_ts']}:" if ranged else f"as of {found['to_ts']}:"]
-    units = {"topics": ("events", "messages"), "files": ("events", "in files")}.get(
-        found["of"], ("rows", "in the database")
-    )
+    units = _UNITS.get(found["of"], ("rows", "in the database"))
     lines += [
         f"  {one['database']}.{one['table']}: {one['events']} {units[0]}, {one['messages']} {units[1]}"
         + "".join(f", {one[what]} {what}" for what in ("missing", "unexpected", "repeated") if one[what])
@@ -54,7 +55,7 @@ def lines_of(found: dict[str, Any], wanted: VerifyRange) -> list[str]:
     ]
     lines += [
         f"  {one['what']}: {one['database']}.{one['table']} {json.dumps(one['key'])}, commit_ts {one['commit_ts']}"
-        + (f", {one['topic']}-{one['partition']}" if topics else f", {one['topic']}" if files else "")
+        + (f", {one['topic']}-{one['partition']}" if topics else f", {one['topic']}" if one["topic"] else "")
         + ("" if one["offset"] is None else f", {'event' if files else 'offset'} {one['offset']}")
         for one in found["differences"]
     ]

@@ -76,7 +76,7 @@ SKIP: dict[str, Any] = openapi.json_doc(
 )
 
 
-_WITH_RANGE = ("kafka", "s3:", "file:")  # sinks that keep each event, not the newest state
+_WITH_RANGE = ("kafka", "s3:", "file:", "iceberg:")  # sinks that keep each event, not the newest state
 VERIFY_MS = 60_000  # of the range that is compared by default
 VERIFY: dict[str, Any] = openapi.json_doc(
     {
@@ -259,6 +259,7 @@ def _verify_feed(
         skips=feed.skips,
         from_ts=from_ts,
         to_ts=to_ts,
+        start_ts=int(feed.start_ts),
         table=ask.table,
         repair_topic=ask.repair_topic,
     )

@@ -1,8 +1,9 @@
-"""Compares the rows that a table must have with those that a database shows, in any order, by 64-bit hashes of all
+"""Compares the rows that a table must have with those that are there, in any order, by 64-bit hashes of all
 values. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tistream.restore.fingerprint import Hashes
+from tistream.schema.visible import Name
+from tistream.wire.bulk.feed_verify import VerifiedTable
 
 
 @dataclass(slots=True)
@@ -45,6 +48,28 @@ class RowDifferences:
     def equal(self) -> bool:
         """Whether the table has exactly the rows that it must have."""
         return not (self.missing or self.unexpected or self.repeated)
+
+
+def indexes_of(hashes: Hashes, left: dict[int, int]) -> Iterator[int]:
+    """The indexes of hashes that are in `left`, each as often as `left` says; that is counted down."""
+    for at in np.flatnonzero(np.isin(hashes, np.array(list(left), np.uint64))).tolist() if left else ():
+        one = int(hashes[at])
+        if left[one]:
+            left[one] -= 1
+            yield at
+
+
+def counted(name: Name, one: RowDifferences) -> VerifiedTable:
+    """The result for one table, as the answer has it."""
+    return VerifiedTable(
+        database=name[0],
+        table=name[1],
+        events=one.wanted,
+        messages=one.found,
+        missing=sum(one.missing.values()),
+        unexpected=sum(one.unexpected.values()),
+        repeated=sum(one.repeated.values()),
+    )
 
 
 def _joined(parts: list[Hashes]) -> Hashes:

@@ -20,7 +20,7 @@ from tistream.read.chosen_scope import ChosenScope
 from tistream.read.cursor import Place, Position
 from tistream.read.scan import Budget
 from tistream.schema.visible import Name, TableVersion, fold
-from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, FeedVerification, VerifiedTable, VerifyFeed
+from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, FeedVerification, VerifyFeed
 from tistream_changefeed.config import parts
 from tistream_changefeed.filters.column_selector import selector_of
 from tistream_changefeed.fingerprints.windows import FoundParts, SentWindow, compared
@@ -31,7 +31,7 @@ from tistream_changefeed.sinks.storage.paths import METADATA, WINDOWS, manifest_
 from tistream_changefeed.sinks.storage.placed_rows import PlacedRows
 from tistream_changefeed.sinks.storage.root import SinkRoot
 from tistream_changefeed.sinks.storage.storage_feed import StorageFeed
-from tistream_changefeed.verify.compared_rows import ComparedRows, RowDifferences
+from tistream_changefeed.verify.compared_rows import ComparedRows, RowDifferences, counted, indexes_of
 from tistream_changefeed.verify.file_events import FileEvents, FileReader, SentColumns
 from tistream_changefeed.verify.message_heads import Unreadable
 from tistream_changefeed.verify.windows import only, verified_windows
@@ -103,7 +103,7 @@ class FileComparison:
             from_ts=str(self.ask.from_ts),
             to_ts=str(self.ask.to_ts),
             equal=not differences and not windows.differences,
-            tables=[_counted(name, one) for name, one in results.items()],
+            tables=[counted(name, one) for name, one in results.items()],
             differences=differences,
             of="files",
             windows=windows.count,
@@ -248,7 +248,7 @@ class FileComparison:
             (piece, at)
             for left, pieces in ((missing, self._wanted()), (more, self._there()))
             for piece in pieces
-            for at in _taken(piece.hashes, left.get(piece.name, {}))
+            for at in indexes_of(piece.hashes, left.get(piece.name, {}))
         )
         first = heapq.nsmallest(DIFFERENCES_MAX, found, key=lambda one: (int(one[0].commit_ts[one[1]]), one[0].file))
         return [self._difference(piece, at, results[piece.name]) for piece, at in first]
@@ -273,24 +273,3 @@ class FileComparison:
     def _check_time(self, reason: str) -> None:
         if self.clock.monotonic_ms() > self.deadline_ms:
             raise Unavailable(f"{reason}: compare a shorter range, or one table")
-
-
-def _taken(hashes: UInt64s, left: dict[int, int]) -> Iterator[int]:
-    """The indexes of hashes that are in `left`, each as often as `left` says; that is counted down."""
-    for at in np.flatnonzero(np.isin(hashes, np.array(list(left), np.uint64))).tolist() if left else ():
-        one = int(hashes[at])
-        if left[one]:
-            left[one] -= 1
-            yield at
-
-
-def _counted(name: Name, one: RowDifferences) -> VerifiedTable:
-    return VerifiedTable(
-        database=name[0],
-        table=name[1],
-        events=one.wanted,
-        messages=one.found,
-        missing=sum(one.missing.values()),
-        unexpected=sum(one.unexpected.values()),
-        repeated=sum(one.repeated.values()),
-    )

@@ -40,6 +40,7 @@ class VerifyFeed(StrictRequest):
     skips: list[Skip] = Field(default_factory=list)
     from_ts: int
     to_ts: int
+    start_ts: int = 0  # of the feed; 0: not known
     table: str | None = None
     repair_topic: str | None = None
 
@@ -49,7 +50,7 @@ class Difference(Wire):
     the sink has a message that the feed would not send; `repeated`: the sink has the event more often than it was
     committed. `key`: the values of the handle key, as the message has them. `offset`: that of the message; null if
     there is no message. Of files, `topic` is the file, or for a missing event the directory, and `offset` the number of
-    the event in its file, from 0."""
+    the event in its file, from 0. Of Iceberg, `topic` is the table there."""
 
     what: Literal["missing", "unexpected", "repeated"]
     database: str
@@ -91,9 +92,10 @@ class FeedVerification(Wire):
     """The result of a comparison. `equal`: each event is in the sink exactly once, as it was written. `differences`:
     the first ones, by commit_ts. `repaired`: the number of events that were written to the repair topic. `of` `tables`:
     the rows of tables in a database were compared, as of `to_ts` (`from_ts` for some shards); an event is a row, and so
-    is a message. `of` `files`: a message is an event in a file. `windows`: the number of windows of the range that were
-    compared by the fingerprints that are stored with the feed's progress. `window_differences`: the first windows that
-    differ."""
+    is a message. `of` `files`: a message is an event in a file. `of` `lake`: tables of changes in Iceberg were
+    compared in the range, and tables themselves as they are, of which a row is an event and a message. `windows`: the
+    number of windows of the range that were compared by the fingerprints that are stored with the feed's progress.
+    `window_differences`: the first windows that differ."""
 
     changefeed_id: str
     from_ts: str
@@ -102,6 +104,6 @@ class FeedVerification(Wire):
     tables: list[VerifiedTable]
     differences: list[Difference]
     repaired: int = 0
-    of: Literal["topics", "tables", "files"] = "topics"
+    of: Literal["topics", "tables", "files", "lake"] = "topics"
     windows: int = 0
     window_differences: list[VerifiedWindow] = Field(default_factory=list)

@@ -23,6 +23,7 @@ from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.iceberg.kept.known_tables import KnownTables
 from tistream_changefeed.sinks.iceberg.kept.lake_table import LakeTable
 from tistream_changefeed.sinks.iceberg.kept.letter_table import LetterTable
+from tistream_changefeed.sinks.iceberg.kept.own_table import BEGUN, PROGRESS, stored
 from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.iceberg.lake_tables import LakeTables
@@ -31,7 +32,6 @@ from tistream_changefeed.sinks.iceberg.pending import Pending, above, highest_ke
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, own_table
 from tistream_changefeed.sinks.left_out import LetterMark
 
-_PROGRESS, _BEGUN = "tistream.progress", "tistream.begun"
 _WINDOW_FILES = 4  # the bytes with which a window ends, in sizes of a file
 _TRANSACTION_FILES = 16  # the most bytes of a transaction into the tables themselves, in sizes of a file
 
@@ -71,14 +71,14 @@ class LakeSink:
         if self._own is None:
             return None, {}
         where = self._lake.named(own)
-        stored = self._stored(self._own)
-        if stored is None:
+        found_there = stored(self._lake, self._own)
+        if found_there is None:
             return None, {}
         try:
-            begun: list[Identifier] = [tuple(one) for one in json.loads(stored[_BEGUN])]
+            begun: list[Identifier] = [tuple(one) for one in json.loads(found_there[BEGUN])]
         except (KeyError, ValueError) as error:
             raise failed("sink", where, "another program has written it: drop the table") from error
-        found = progresses.decode(self._order.tenant, stored[_PROGRESS].encode(), where)
+        found = progresses.decode(self._order.tenant, found_there[PROGRESS].encode(), where)
         mine = progresses.taken_over(found, self._order.fence, self._order.start_ts, where)
         self._committed = mine
         same = found.fence.generation == mine.fence.generation
@@ -254,29 +254,22 @@ class LakeSink:
         if self._own is None:
             own = own_table(order.tenant, order.feed_id)
             self._own = self._lake.create(own, None, {}, self._new_name(), self._clock.now_ms())
-        stored = {
-            _PROGRESS: progresses.encode(order.tenant, progress).decode(),
-            _BEGUN: json.dumps(list(begun)),
+        state = {
+            PROGRESS: progresses.encode(order.tenant, progress).decode(),
+            BEGUN: json.dumps(list(begun)),
         }
-        summary = {**Marks(self._tables.feed, progress.at, progress.fence).texts(order.tenant), **stored}
+        summary = {**Marks(self._tables.feed, progress.at, progress.fence).texts(order.tenant), **state}
         changed, forgotten = self._tables.created.known.changes()
-        self._lake.commit(self._own, Commit(summary, self._clock.now_ms(), {**changed, **stored}, forgotten=forgotten))
+        self._lake.commit(self._own, Commit(summary, self._clock.now_ms(), {**changed, **state}, forgotten=forgotten))
         self._tables.created.known.stored()
         self._committed, self._stored_ms = progress, self._clock.monotonic_ms()
-
-    def _stored(self, own: Table) -> Mapping[str, str] | None:
-        """What the newest commit to the feed's own table has stored. Properties have it too, because a snapshot expires
-        or is rolled back; those of earlier releases do not."""
-        if _PROGRESS in own.properties:
-            return own.properties
-        return next((one.summary for one in self._lake.told(own) if _PROGRESS in one.summary), None)
 
     def _check_fence(self) -> None:
         """Raise FeedFailed(fenced) if a newer worker has taken over."""
         own = own_table(self._order.tenant, self._order.feed_id)
         table = self._lake.load(own)
-        found = None if table is None else self._stored(table)
+        found = None if table is None else stored(self._lake, table)
         if found is not None:
             where = self._lake.named(own)
-            progress = progresses.decode(self._order.tenant, found[_PROGRESS].encode(), where)
+            progress = progresses.decode(self._order.tenant, found[PROGRESS].encode(), where)
             progresses.taken_over(progress, self._order.fence, self._order.start_ts, where)

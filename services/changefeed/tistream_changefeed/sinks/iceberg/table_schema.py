@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pyiceberg import types as it
@@ -62,6 +62,12 @@ EMPTY = LakeSchema(Schema(), {})
 def parsed(schema: Schema, text: str) -> LakeSchema:
     """The schema of a table that exists; `text` is that of its `fields`."""
     return LakeSchema(schema, {int(column): int(found) for column, found in json.loads(text).items()})
+
+
+def with_first_ids(lake: LakeSchema) -> LakeSchema:
+    """The schema of a table, which also finds the fields by the first ids of their columns: TiDB may have given them
+    other ones since."""
+    return replace(lake, fields={**{found - _FIRST: found for found in lake.fields.values()}, **lake.fields})
 
 
 def first_schema(shape: Shape) -> Schema:

@@ -1,1 +1,2 @@
-"""What a feed into Iceberg knows of its tables: which it has created, their newest commits, and its dead letters."""
+"""What a feed into Iceberg keeps beside its tables: its progress, the tables that it has created, their newest
+commits, and its dead letters."""

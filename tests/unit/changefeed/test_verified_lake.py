@@ -1,0 +1,162 @@
+"""A comparison of a feed's Iceberg tables with the pool finds each row that is missing, strange or twice there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from support.feed_lake import LakeRun, run_to_end
+from support.feed_run import CLOCK, StillView
+from support.pull_world import World, golden_world
+from support.waiting import PATIENCE_S
+from tistream.errors import InvalidRequest, Unavailable
+from tistream.pool.versions.reader import StoreReader
+from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
+from tistream_changefeed.hold.secret_keys import SecretKeys
+from tistream_changefeed.sinks.iceberg.lake_files import write_file
+from tistream_changefeed.sinks.iceberg.lake_rows import by_hour
+from tistream_changefeed.verify.lake import row_hashes
+from tistream_changefeed.verify.verification import Verifications
+
+RULES = ["shop.orders", "shop.swap*", "types.everything"]
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return golden_world("everything")
+
+
+@pytest.fixture(scope="module")
+def whole(world: World, tmp_path_factory: pytest.TempPathFactory) -> LakeRun:
+    """A feed over the whole set."""
+    run = LakeRun(world, tmp_path_factory.mktemp("lake"), "both", RULES)
+    run_to_end(run.holder())
+    return run
+
+
+def verified(run: LakeRun, **more: Any) -> FeedVerification:
+    """What a worker finds of a feed."""
+    world, start_ts = run.world, run.world.snapshot_ts if run.start_ts is None else run.start_ts
+    by = Verifications(
+        (),
+        SecretKeys(None),
+        lambda _: cast(Any, StillView(world)),
+        CLOCK,
+        world.budget,
+        StoreReader(world.objects),
+        longest_ms=int(PATIENCE_S * 1000),
+        file_urls=run.allowed.file_urls,
+    )
+    given = {"from_ts": start_ts, "to_ts": world.end_ts, "start_ts": start_ts, **more}
+    of = {"cluster_id": world.tenant.cluster_id, "tenant_id": world.tenant.tenant_id, "changefeed_id": "lake"}
+    return by.verify(VerifyFeed(**of, sink_uri=run.uri, config=run.document, **given))
+
+
+def named(found: FeedVerification) -> list[tuple[str, str, dict[str, Any]]]:
+    return [(one.what, one.topic, one.key) for one in found.differences]
+
+
+def test_tables_that_a_feed_has_written_are_equal(whole: LakeRun) -> None:
+    found = verified(whole)
+    assert found.equal, found.differences[:3]
+    names = {f"{one.database}.{one.table}": (one.events, one.messages) for one in found.tables}
+    assert names.keys() == {f"{name}{end}" for name in ("shop.orders", "shop.swap1", "shop.swap2", "types.everything")
+                            for end in ("", "__changes")}  # fmt: skip
+    assert all(events == messages > 0 for events, messages in names.values())
+    stamps = sorted(whole.table("shop.orders__changes").scan().to_arrow()["_commit_ts"].to_pylist())
+    part = verified(whole, from_ts=stamps[5], to_ts=stamps[20], table="Shop.orders")
+    inside = sum(stamps[5] < ts <= stamps[20] for ts in stamps)
+    assert [(one.table, one.events) for one in part.tables if one.table != "orders"] == [("orders__changes", inside)]
+    assert (part.equal, part.of) == (True, "lake")
+
+
+def test_events_from_before_ddls_are_found_and_those_of_tables_that_are_gone_are_refused(
+    world: World, tmp_path: Path
+) -> None:
+    run = LakeRun(world, tmp_path, "changelog", ["shop.busy", "shop.gone"])
+    run_to_end(run.holder())
+    last = max(run.table("shop.busy__changes").scan("_op != 'truncate'").to_arrow()["_commit_ts"].to_pylist())
+    found = verified(run, table="shop.busy", to_ts=last)  # types have changed, and rows were truncated
+    assert found.equal, found.differences[:3]
+    ((events, messages),) = ((one.events, one.messages) for one in found.tables)
+    assert events == messages > 0
+    with pytest.raises(InvalidRequest, match=r"table shop\.gone was dropped or renamed after commit_ts \d+"):
+        verified(run, table="shop.gone")
+
+
+@pytest.mark.parametrize("snapshot", ["", "&snapshot=now"])
+def test_rows_from_before_the_feed_are_wanted_only_if_it_has_begun_with_them(
+    world: World, whole: LakeRun, tmp_path: Path, snapshot: str
+) -> None:
+    stamps = sorted(whole.table("shop.orders__changes").scan().to_arrow()["_commit_ts"].to_pylist())
+    middle = stamps[len(stamps) // 2]
+    run = LakeRun(world, tmp_path, "upsert", ["shop.orders"], f"flush-interval=1m{snapshot}", start_ts=middle)
+    run_to_end(run.holder())
+    found = verified(run)
+    assert found.equal, found.differences[:3]
+    rows, every = (one.table("shop.orders").scan().to_arrow().num_rows for one in (run, whole))
+    assert [(one.events, one.messages) for one in found.tables] == [(rows, rows)]
+    assert (rows == every) is bool(snapshot)
+
+
+def test_rows_that_another_program_has_changed_are_named(world: World, tmp_path: Path) -> None:
+    run = LakeRun(world, tmp_path, "both", ["shop.orders"])
+    run_to_end(run.holder())
+    table, changes = run.table("shop.orders"), run.table("shop.orders__changes")
+    rows = table.scan().to_arrow()
+    lost, strange = rows["id"][0].as_py(), rows["id"][1].as_py()
+    other = rows.set_column(0, rows.schema.field(0), pc.add(rows["id"], 1_000_000_000).cast(rows["id"].type))
+    table.delete(f"id = {lost}")
+    table.append(other.slice(1, 1))
+    first = changes.scan().to_arrow().slice(0, 1)
+    twice = first["id"][0].as_py()
+    ((hour, part),) = by_hour(first)
+    with changes.transaction() as change:
+        again = change.update_snapshot().merge_append()
+        again.append_data_file(write_file(changes, changes.schema(), part, "again", hour))
+        again.commit()
+    found = verified(run)
+    assert not found.equal
+    assert sorted(named(found)) == sorted(
+        [
+            ("missing", "shop.orders", {"id": str(lost)}),
+            ("unexpected", "shop.orders", {"id": str(strange + 1_000_000_000)}),
+            ("repeated", "shop.orders__changes", {"id": str(twice)}),
+        ]
+    )
+    assert [(one.table, one.missing, one.unexpected, one.repeated) for one in found.tables] == [
+        ("orders", 1, 1, 0),
+        ("orders__changes", 0, 0, 1),
+    ]
+    with table.update_schema(allow_incompatible_changes=True) as change:
+        change.delete_column("customer")
+    with pytest.raises(InvalidRequest, match=r"shop\.orders has no column customer"):
+        verified(run)
+
+
+def test_what_cannot_be_compared_is_refused(whole: LakeRun, world: World, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="no topic to repair"):
+        verified(whole, repair_topic="again")
+    with pytest.raises(InvalidRequest, match=r"sends no table shop\.nothing"):
+        verified(whole, table="shop.nothing")
+    with pytest.raises(Unavailable, match="has written nothing yet"):
+        verified(LakeRun(world, tmp_path, "both", RULES))
+
+
+def test_every_value_counts_in_the_hash_of_a_row() -> None:
+    def hashes(value: Any, kind: pa.DataType) -> list[int]:
+        found: list[int] = row_hashes(pa.table({"a": pa.array([value, None], kind)})).tolist()
+        return found
+
+    pair = pa.struct({"x": pa.int64(), "y": pa.list_(pa.float32())})
+    for kind, values in (
+        (pair, ({"x": 1, "y": [1.0, 2.0]}, {"x": 1, "y": [1.0, 3.0]}, {"x": None, "y": None})),
+        (pa.list_(pa.float32()), ([1.0], [1.0, 2.0], [])),
+        (pa.decimal128(20, 0), (1, 2)),
+    ):
+        found = [hashes(value, kind) for value in values]
+        assert len({one for pair_ in found for one in pair_}) == len(values) + 1

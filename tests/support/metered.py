@@ -68,8 +68,10 @@ class Metered:
         return sum(line["bytes"] for line in mine), sum(line["rows"] for line in mine)
 
     def on_the_wire(self, tenant: TenantKey) -> dict[str, int]:
-        """The number of requests sent to the store, by kind."""
+        """The number of requests sent to the store, by kind. A HEAD that finds no object is followed by one that asks
+        whether there is the bucket: it names no tenant, and is made for this one."""
         found = Counter(kind_of(one) for one in list(self.wire.requests) if tenant_of(one) == tenant)
+        found["head"] += sum(one.method == "HEAD" and tenant_of(one) == tenant for one in list(self.wire.missing))
         return {kind: count for kind, count in found.items() if count}
 
 

@@ -72,6 +72,7 @@ class Wire:
 
     def __init__(self, port: int) -> None:
         self.requests: list[Request] = []
+        self.missing: list[Request] = []  # of them those whose object the server does not have
         self.drop_headers: set[str] = set()  # in lower case: the server never sees them
         self._port = port
         self._fates: list[tuple[str, Fate]] = []
@@ -143,6 +144,9 @@ class Wire:
         answer = connection.getresponse()
         read = answer.read()
         connection.close()
+        if answer.status == 404:
+            with self._lock:
+                self.missing.append(request)
         return answer, read
 
 

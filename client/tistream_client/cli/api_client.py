@@ -82,13 +82,14 @@ class ApiClient:
 
 
 def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Split chunks of bytes into lines, without line ends. The last line may lack its line end."""
+    """Split chunks of bytes into lines, without line ends. Raises NoAnswer if the last line has no line end: a proxy
+    may end an answer inside a line without an error of the connection."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         yield from lines
     if rest:
-        yield rest
+        raise NoAnswer("the answer ended inside a line, so the API server or a proxy may have stopped")
 
 
 def json_line(value: object) -> bytes:

@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 FENCED, CHAIN = "fenced", "chain"
 _RETRY_S = 1.0
+_UNEXPECTED_MAX_S = 300.0  # between two claims after unexpected errors
 _CLAIMS = 20  # a process that goes on pushing while this one claims is fenced by then, or fences this one
 
 
@@ -99,7 +100,7 @@ class TerritoryRun:
             self._pd.close()
 
     def _run(self) -> str | None:
-        claims = 0
+        claims, pause_s = 0, _RETRY_S
         while not self._stopping.is_set():
             try:
                 if self._waits_for_its_claim():
@@ -118,7 +119,8 @@ class TerritoryRun:
                 # What is in its files is durable, so that it may begin again as after a kill. If the thread ended here,
                 # the agent would hold a territory that it does not read.
                 log.exception("the territory begins again after an unexpected error")
-                self._wait_for(f"unexpected {type(error).__name__}: {error}; it begins again from its files")
+                self._wait_for(f"unexpected {type(error).__name__}: {error}; it begins again from its files", pause_s)
+                pause_s = min(2 * pause_s, _UNEXPECTED_MAX_S)  # each time TiKV scans all regions for it
                 continue
             if stop is None:
                 return None
@@ -230,11 +232,11 @@ class TerritoryRun:
     def _wait(self, seconds: float) -> bool:
         return self._stopping.wait(seconds) if seconds else self._stopping.is_set()
 
-    def _wait_for(self, reason: str) -> None:
+    def _wait_for(self, reason: str, pause_s: float = _RETRY_S) -> None:
         if reason != self._reason:
             log.warning("the territory cannot begin yet", extra={"reason": reason})
         self._state, self._reason, self._seen = "starting", reason, None
-        self._stopping.wait(_RETRY_S)
+        self._stopping.wait(pause_s)
 
     def _stopped(self, code: str, reason: str) -> str:
         reason = f"fenced by another agent: {reason}" if code == FENCED else reason

@@ -29,12 +29,22 @@ def test_the_text_and_the_document_are_the_same_request() -> None:
         ("a = nan", "a value that no key of a changefeed accepts"),
         ("a = " + "[" * 20_000, "is not TOML"),
         ("\n".join(f"a{number} = 1" for number in range(MEMBERS_MAX + 1)), "more than 1000 keys"),
+        ("a" + ".a" * 30_000 + " = 1", "a key with more than 400 dots"),
+        ("[a" + ".a" * 30_000 + "]", "a key with more than 400 dots"),
+        ("b = {a" + ".a" * 30_000 + " = 1}", "a key with more than 400 dots"),
     ],
 )
 def test_a_text_that_is_no_configuration_is_refused_by_name(text: str, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason) as refused:
         CreateBody(**GIVEN, config_toml=text).wanted()  # type: ignore[arg-type]
     assert refused.value.extra["parameter"] == "config_toml"
+
+
+def test_rules_may_have_many_dots() -> None:
+    rules = [f"shop.table_{number}" for number in range(500)]
+    text = f"[filter]\nrules = {rules}\nignore-txn-start-ts = []\n"
+    found = CreateBody(**GIVEN, config_toml=text).wanted().config  # type: ignore[arg-type]
+    assert found["filter"]["rules"] == rules
 
 
 def test_two_configurations_are_refused() -> None:

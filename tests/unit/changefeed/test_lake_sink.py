@@ -24,6 +24,8 @@ from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import TableVersion
 from tistream.wire.bulk.changefeeds import Move
 from tistream_changefeed.core.failure import FeedFailed
+from tistream_changefeed.core.load import Load
+from tistream_changefeed.core.new_tables import NewTables
 from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.progress import FIRST, Fence, Revision
 from tistream_changefeed.core.row_events import RowEvents
@@ -444,6 +446,24 @@ def test_a_table_that_another_program_has_rolled_back_stops_the_feed(
         assert feed.ids(name) == [1, 2, 3]
 
 
+def test_rows_that_are_still_to_be_loaded_come_after_a_rolled_back_table_was_accepted(tmp_path: Path) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    ts = feed.ts + 1
+    created = feed.shard.send(NOTHING, 0, (NewTables((BEFORE,)),), Position(ts))
+    feed.send(loading(created, ts, b""))
+    feed.load(ts, 1)
+    older = feed.life.catalog.load_table("d.t")
+    feed.load(ts, 2)
+    feed.life.catalog.load_table("d.t").manage_snapshots().rollback_to_snapshot(current(older)).commit()
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    with pytest.raises(FeedFailed, match=r"d\.t: another program has rolled the table back"):
+        feed.load(ts, 3)
+    moved = Revision(1, Move(revision=1, ts=ts))
+    feed.shard, feed.sink = opened_as(feed.life, feed.target, moved)
+    feed.load(ts, 3)
+    assert feed.ids("d.t") == [1, 3]
+
+
 def test_rows_are_there_once_though_another_program_expires_every_snapshot_of_the_feed(tmp_path: Path) -> None:
     feed = Steady(tmp_path)
     catalog = feed.life.catalog
@@ -564,6 +584,15 @@ class Steady:
         self.life.clock.advance(300)
         self.send(self.shard.send(NOTHING, 0, (), self.shard.at))
 
+    def load(self, ts: int, number: int) -> None:
+        """One of the rows with which the feed begins."""
+        key = str(number).encode()
+        change = Change(None, {"id": number, "value": number}, commit_ts=ts, start_ts=0, key=key)
+        events = RowEvents(split(EventWindow((feed_tables.batch(BEFORE, [change]),), ()), never))
+        self.send(loading(self.shard.send(events, 1, (), Position(ts)), ts, key))
+        self.life.clock.advance(300)
+        self.send(loading(self.shard.send(NOTHING, 0, (), Position(ts)), ts, key))
+
     def ddl(self, action: str, *changes: TableChange) -> None:
         self.ts += 1
         event = DdlEvent(self.ts, self.ts - 1, 1, "d", "t", action, action, self.ts, ())
@@ -659,6 +688,11 @@ def test_a_feed_that_is_moved_back_fails_because_rows_would_be_doubled(tmp_path:
     shard, sink = Shard(order, feed.life.rng), feed.life.sink(order)
     with pytest.raises(FeedFailed, match=f"a checkpoint_ts of at least {feed.ts}"):
         feed.life.write(shard, sink, shard.opened(*sink.open(), sink.where))
+
+
+def loading(transaction: Transaction, ts: int, key: bytes) -> Transaction:
+    """The same transaction of a feed that has loaded the rows up to this key."""
+    return replace(transaction, progress=replace(transaction.progress, load=Load(ts, 100, "d.t", key)))
 
 
 def opened_as(life: Life, target: LakeTarget, revision: Revision = FIRST) -> tuple[Shard, LakeSink]:

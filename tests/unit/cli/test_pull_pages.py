@@ -4,6 +4,7 @@ import pytest
 import typer
 
 from tistream_client.cli.api_client import changes_path, split_lines, tenant_path
+from tistream_client.cli.errors import NoAnswer
 from tistream_client.cli.pull.format import PullFormat, PullRequest, check_raw, check_snapshot
 from tistream_client.cli.pull.pull import PullProgress, is_over, page_parameters, waits_for
 
@@ -97,7 +98,13 @@ def test_a_limit_counts_the_rows_of_a_snapshot() -> None:
     progress = PullProgress(snapshot="now")
     for line in (BEGIN, READ, READ):
         progress.see(line)
-    assert page_parameters(request, progress, "0") == {"snapshot": "7", "limit": "1"}
+    assert page_parameters(request, progress, "0") == {"snapshot": "7", "limit": "3"}, "the two come again"
+
+
+def test_a_limit_does_not_count_the_events_that_come_again_after_a_cut() -> None:
+    progress = PullProgress(rows=9_999, cursor="c", after_cursor=9_999)
+    assert page_parameters(PullRequest("7", "a", limit=9_999), progress, "0") == {"cursor": "c", "limit": "9999"}
+    assert page_parameters(PullRequest("7", "a", limit=10_002), progress, "0") == {"cursor": "c", "limit": "10000"}
 
 
 @pytest.mark.parametrize(
@@ -129,11 +136,16 @@ def test_names_are_percent_encoded() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "chunks", [[b"ab\ncd\n"], [b"a", b"b\nc", b"d\n"], [b"ab\ncd"], [b"", b"ab", b"\n", b"cd", b"\n"]]
-)
+@pytest.mark.parametrize("chunks", [[b"ab\ncd\n"], [b"a", b"b\nc", b"d\n"], [b"", b"ab", b"\n", b"cd", b"\n"]])
 def test_lines_do_not_depend_on_chunks(chunks: list[bytes]) -> None:
     assert list(split_lines(iter(chunks))) == [b"ab", b"cd"]
+
+
+def test_an_answer_that_ends_inside_a_line_is_cut_off() -> None:
+    lines = split_lines(iter([b"ab\nc", b"d"]))
+    assert next(lines) == b"ab"
+    with pytest.raises(NoAnswer, match="ended inside a line"):
+        next(lines)
 
 
 def test_writes_of_rawkv_count_as_rows_and_keep_their_keyspace() -> None:

@@ -174,7 +174,8 @@ def waits_for(request: PullRequest, progress: PullProgress, *, got_events: bool)
 
 def page_parameters(request: PullRequest, progress: PullProgress, start_ts: str) -> dict[str, str]:
     """The query parameters that request the next page: with the cursor or, before the first page, with `start_ts`."""
-    left = _PAGE_EVENTS if request.limit is None else request.limit - progress.events
+    # After a cut the answer begins with the events that have arrived since the cursor.
+    left = _PAGE_EVENTS if request.limit is None else request.limit - progress.events + progress.after_cursor
     limit = str(min(left, _PAGE_EVENTS))
     if progress.snapshot is not None:
         return {"limit": limit} | (

@@ -13,6 +13,7 @@ from tistream.wire.bulk.changefeeds import CreateChangefeed
 from tistream_api.request.bodies import MEMBERS_MAX
 
 TEXT_MAX = 65_536  # characters
+DOTS_MAX = 400  # of a key, and of what stands before it on its line
 _PARAMETER = {"parameter": "config_toml"}
 
 
@@ -45,6 +46,11 @@ def document_of(text: str) -> dict[str, Any]:
         raise InvalidRequest(
             f"config_toml has more than {MEMBERS_MAX} keys, the most that are read: send fewer", _PARAMETER
         )
+    if _key_dots(text) > DOTS_MAX:  # a key of n parts takes n * n / 2 of them in memory
+        raise InvalidRequest(
+            f"config_toml has a key with more than {DOTS_MAX} dots: no key of a changefeed has more than two",
+            _PARAMETER,
+        )
     try:
         found: dict[str, Any] = json.loads(json.dumps(tomllib.loads(text), allow_nan=False))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -55,3 +61,10 @@ def document_of(text: str) -> dict[str, Any]:
             _PARAMETER,
         ) from error
     return found
+
+
+def _key_dots(text: str) -> int:
+    """The highest number of dots in what may be a key: before an equals sign, or a table's name in brackets."""
+    keys = [before.rpartition("\n")[2] for before in text.split("=")[:-1]]
+    names = [line for line in text.split("\n") if line.lstrip().startswith("[")]
+    return max((one.count(".") for one in (*keys, *names)), default=0)

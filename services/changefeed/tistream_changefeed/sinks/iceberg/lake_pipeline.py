@@ -29,10 +29,7 @@ from tistream_changefeed.table_errors.rules import ErrorRules
 from tistream_changefeed.table_errors.table_failed import TableFailed, naming
 
 _NO_DATE = "column %s of its key has a date that no calendar has, so two rows may have one key"
-_REMEDY = (
-    "skip the event by name, set on-row-error = 'dead-letter' for the table, leave it out by filter.rules, or set "
-    "mode=changelog"
-)
+_REMEDY = "set on-row-error = 'dead-letter' for the table, leave it out by filter.rules, or set mode=changelog"
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,9 @@ class LakeSink:
         self._tables.created.known = KnownTables(self._own.properties, where, kept=same)
         moved = self._order.revision.moved
         if moved is not None and moved.revision > found.revision:
-            self._tables.accept_older(max(mine.at, Position(moved.ts)))
+            loading = found.load is not None
+            at = mine.at if loading else max(mine.at, Position(moved.ts))
+            self._tables.accept_older(at, loading=loading)
         self._put_progress(mine, begun)
         self._tables.fence(begun, mine.at, loading=found.load is not None)
         self._stored_ms = None

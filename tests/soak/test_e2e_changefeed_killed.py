@@ -9,7 +9,8 @@ import os
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -19,8 +20,8 @@ from support import platform
 from support.kafka import CommittedReader, kafka
 from support.killed_feeds import checkpoint, standing
 from support.platform import COMMAND, Platform
-from support.pull import Consumer, Refused
-from support.waiting import eventually
+from support.pull import Consumer, Page, Refused
+from support.waiting import awaited, eventually
 from tistream.consume.feed_events import DdlEvent, ResolvedEvent, RowEvent
 from tistream.consume.open_protocol import decode
 from tistream.model.ids import TenantKey
@@ -51,7 +52,9 @@ def test_each_change_is_in_kafka_once_though_everything_is_killed(up: Platform, 
     rng = Random(1)
     command = [str(COMMAND), "simulate", "--objects", str(up.objects), "--url", up.url, "--tenant", TENANT.tenant_id]
     command += ["--rows-per-s", ROWS_PER_S, "--ddl-per-min", "6", "--duration", str(SECONDS)]
-    load = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    log = up.data_dir / "logs" / "simulate.log"  # a failed test shows its end
+    with log.open("wb") as out:
+        load = subprocess.Popen(command, stdout=out, stderr=out)
     try:
         consumer = up.consumer(TENANT)
         uri = f"kafka://{broker.address}/{TOPIC}?protocol=open-protocol&partition-num={PARTITIONS}"
@@ -63,7 +66,7 @@ def test_each_change_is_in_kafka_once_though_everything_is_killed(up: Platform, 
                 time.sleep(rng.uniform(2, 8))
                 _strike(up, broker, victim, rng)
                 strikes[victim] += 1
-        assert load.returncode == 0
+        assert load.returncode == 0, log.read_text()[-2_000:]
     finally:
         load.kill()
         load.wait()
@@ -130,11 +133,8 @@ def _pulled(consumer: Consumer, start_ts: int, until_ts: int) -> tuple[Counter[R
     rows, ddls = Counter[Row](), set[int]()
     at: dict[str, str] = {"start_ts": str(start_ts), "end_ts": str(until_ts)}
     while True:
-        try:
-            page = consumer.page(**at, limit=20_000)
-        except Refused:
-            time.sleep(1)
-            continue
+        page = awaited(partial(_page, consumer, at))
+        assert page is not None
         for event in page.events:
             commit_ts = int(event["commit_ts"])
             if event["type"] == "ddl":
@@ -148,6 +148,14 @@ def _pulled(consumer: Consumer, start_ts: int, until_ts: int) -> tuple[Counter[R
         if page.end["type"] == "resolved" and int(page.end["resolved_ts"]) >= until_ts:
             return rows, ddls
         at = {"cursor": page.cursor, "end_ts": str(until_ts)}
+
+
+def _page(consumer: Consumer, at: Mapping[str, str]) -> Page | None:
+    """One pull; None if it is refused now."""
+    try:
+        return consumer.page(**at, limit=20_000)
+    except Refused:
+        return None
 
 
 def _in_kafka(broker: LocalKafka, until_ts: int) -> tuple[Counter[Row], dict[int, int]]:

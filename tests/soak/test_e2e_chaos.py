@@ -1,4 +1,4 @@
-"""Minutes of chaos: real processes and disks are struck under `tistream verify` and a simulated TiKV."""
+"""Chaos: real processes and disks are struck under `tistream verify` and a simulated TiKV."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from support.chaos.plan import EVERYTHING, OWNER, Fault, Kind
 from support.chaos.run import Options, run
+from support.waiting import PATIENCE_S
 
 # Short ones of each kind; `make chaos` has all of them, longer, on every process, in the order of a seed.
 FAULTS = (
@@ -21,12 +22,11 @@ FAULTS = (
 
 
 def test_nothing_is_lost_doubled_or_misordered_whatever_is_struck(tmp_path: Path) -> None:
-    """Other tests share the machine: here the lag has a minute to come back."""
+    """However slow the machine: that the lag comes back is shown here, and how fast by `make chaos`."""
     options = Options(
         tmp_path,
-        seconds=60,
         rows_per_s=300,
-        recover_s=60.0,
+        recover_s=PATIENCE_S,
         disk_bytes=1 << 30,
         simulate=("--txns-per-s", "80", "--ddl-per-min", "10"),
         faults=FAULTS,
@@ -35,7 +35,9 @@ def test_nothing_is_lost_doubled_or_misordered_whatever_is_struck(tmp_path: Path
     print(outcome.table())
     assert not outcome.problems, "\n".join(outcome.problems)
     assert outcome.verify["events_compared_with_truth"] == outcome.verify["rows"] > 1_000
-    assert len(outcome.struck) >= 3
+    of_disks = (Kind.FULL, Kind.READ_ONLY)
+    wanted = [fault for fault in FAULTS if not outcome.not_run or fault.kind not in of_disks]
+    assert [struck.fault for struck in outcome.struck] == wanted
     assert all(reason.startswith("NOT RUN") for reason in outcome.not_run)
 
 
@@ -53,9 +55,8 @@ MANY = (
 def test_nothing_is_lost_doubled_or_misordered_while_tasks_are_moved_split_and_merged(tmp_path: Path) -> None:
     options = Options(
         tmp_path,
-        seconds=100,
         rows_per_s=300,
-        recover_s=60.0,
+        recover_s=PATIENCE_S,
         simulate=("--txns-per-s", "80", "--ddl-per-min", "10"),
         faults=MANY,
         many=True,
@@ -64,5 +65,5 @@ def test_nothing_is_lost_doubled_or_misordered_while_tasks_are_moved_split_and_m
     print(outcome.table())
     assert not outcome.problems, "\n".join(outcome.problems)
     assert outcome.verify["events_compared_with_truth"] == outcome.verify["rows"] > 1_000
-    assert Kind.RESTORE in [struck.fault.kind for struck in outcome.struck]
+    assert [struck.fault for struck in outcome.struck] == list(MANY)
     assert outcome.seals >= 1

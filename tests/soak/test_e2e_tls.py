@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -18,9 +19,10 @@ from support.compare import shown, tenant_differences
 from support.platform import COMMAND
 from support.pull import Consumer
 from support.services import Services, service_of
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import PATIENCE_S, awaited, eventually
 from tistream.clock import SystemClock
 from tistream.wire.auth.service_token import Caller, sign
+from tistream_client.cli.errors import AGAIN
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +44,18 @@ def up(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> 
 
 
 def command(up: Services, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """`tistream ARGUMENTS`, as a user starts it."""
+    """`tistream ARGUMENTS`, as a user starts it, and again while it says so."""
     given = {**os.environ, "TISTREAM_URL": up.url, **environ}
-    return subprocess.run(
-        [COMMAND, *arguments], env=given, capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
+
+    def done() -> subprocess.CompletedProcess[str] | None:
+        ended = subprocess.run(
+            [COMMAND, *arguments], env=given, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
+        return None if ended.returncode == AGAIN else ended
+
+    ended = awaited(done)
+    assert ended is not None
+    return ended
 
 
 def refused(up: Services, name: str, path: str, shown: httpx.Client, headers: Mapping[str, str] | None = None) -> str:
@@ -60,7 +69,7 @@ def refused(up: Services, name: str, path: str, shown: httpx.Client, headers: Ma
 def test_what_is_pulled_is_what_tidb_wrote(up: Services, certificates: Certificates) -> None:
     loaded = golden.load("large")
     golden.put(up.objects, loaded.schema_snap)
-    trusting = httpx.Client(timeout=90, verify=certificates.trusting_context(), trust_env=False)
+    trusting = httpx.Client(timeout=PATIENCE_S, verify=certificates.trusting_context(), trust_env=False)
     key = loaded.tenant
     made = command(
         up, "--ca-file", str(certificates.authority.file), "tenant", "create",
@@ -146,8 +155,9 @@ def test_keys_are_changed_while_everything_runs(up: Services, certificates: Cert
         fresh = file.with_suffix(".fresh")
         fresh.write_text("\n".join(lines) + "\n")
         os.replace(fresh, file)
-        for key in lines:
-            eventually(lambda key=key: refused(up, "meta", "/v1/tasks", own, signed(key)) == "200")  # type: ignore[misc]
+        for name, key in itertools.product(up.names(), lines):
+            if service_of(name) != "api":
+                eventually(lambda name=name, key=key: refused(up, name, "/metrics", own, signed(key)) == "200")  # type: ignore[misc]
         if former in lines:  # what is gone while tokens of it are still sent is refused until they are signed anew
             assert command(up, "task", "list", TISTREAM_CA_FILE=trusted).returncode == 0
     eventually(lambda: command(up, "task", "list", TISTREAM_CA_FILE=trusted).returncode == 0)

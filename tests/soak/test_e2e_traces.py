@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 
 from support import golden, plain_http
 from support.collector import Collector, Sent, collecting
+from support.golden import GoldenSet
 from support.platform import SERVICES, Platform
-from support.waiting import eventually
+from support.waiting import awaited, eventually
 
 OUTSIDE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -38,6 +40,16 @@ def up(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterat
         platform.close()
 
 
+@pytest.fixture(scope="module")
+def served(up: Platform) -> GoldenSet:
+    """All that is pushed of it can be pulled."""
+    loaded = golden.load("large")
+    up.create_for(loaded)
+    golden.push(loaded.deliveries, up.objects)
+    up.consumer(loaded.tenant).wait_for(loaded.end_ts)
+    return loaded
+
+
 def logged(up: Platform) -> list[dict[str, Any]]:
     """Lines of the services' logs."""
     lines = up.log_text().splitlines()
@@ -48,12 +60,7 @@ def by_service(spans: list[Sent]) -> set[str]:
     return {span.service.removeprefix("tistream-") for span in spans}
 
 
-def test_one_file_is_followed_through_dispatcher_sorter_and_spark(up: Platform, collector: Collector) -> None:
-    loaded = golden.load("large")
-    up.create_for(loaded)
-    golden.push(loaded.deliveries, up.objects)
-    up.consumer(loaded.tenant).wait_for(loaded.end_ts)
-
+def test_one_file_is_followed_through_dispatcher_sorter_and_spark(served: GoldenSet, collector: Collector) -> None:
     def followed() -> list[Sent]:
         """Of a file that was the first of its tick."""
         wanted = {"dispatch", "POST /v1/files", "tick", "spark job", "shard", "commit", "file in manifest"}
@@ -61,11 +68,10 @@ def test_one_file_is_followed_through_dispatcher_sorter_and_spark(up: Platform, 
         traces = [collector.trace(span.trace_id) for span in collector.named("tick")]
         return next((trace for trace in traces if wanted <= {span.name for span in trace}), [])
 
-    eventually(followed)
-    found = followed()
-    assert by_service(found) == {"dispatcher", "sorter"}
-    assert [span.name for span in found if not span.parent_id] == ["dispatch"]
-    times = {span.name: span for span in found}
+    trace = awaited(followed)
+    assert by_service(trace) == {"dispatcher", "sorter"}
+    assert [span.name for span in trace if not span.parent_id] == ["dispatch"]
+    times = {span.name: span for span in trace}
     assert times["dispatch"].began_ns <= times["tick"].began_ns <= times["spark job"].began_ns
     assert times["spark job"].ended_ns <= times["commit"].ended_ns
     # Spark's workers have told the truth: what they did lies within the job.
@@ -74,42 +80,49 @@ def test_one_file_is_followed_through_dispatcher_sorter_and_spark(up: Platform, 
     assert job.began_ns - slack_ns <= shard.began_ns <= shard.ended_ns <= job.ended_ns + slack_ns
 
 
-def test_a_pull_is_a_trace_of_its_own_whoever_asks(up: Platform, collector: Collector) -> None:
-    loaded = golden.load("large")
-    consumer = up.consumer(loaded.tenant)
-    query = {"start_ts": str(loaded.snapshot_ts), "limit": "100"}
+def test_a_pull_is_a_trace_of_its_own_whoever_asks(up: Platform, served: GoldenSet, collector: Collector) -> None:
+    consumer = up.consumer(served.tenant)
+    query = {"start_ts": str(served.snapshot_ts), "limit": "100"}
     answer = consumer.client.get(f"{consumer.base}/changes", params=query, headers={"traceparent": OUTSIDE})
     assert answer.status_code == 200
     assert "traceparent" not in answer.headers
     route = "GET /v1/clusters/{cluster_id}/tenants/{tenant_id}/changes"
 
     def linked() -> list[Sent]:
-        return [span for span in collector.named(route) if span.links == [tuple(OUTSIDE.split("-")[1:3])]]
+        """Of this call: one that was told to come again is a trace too."""
+        spans = [span for span in collector.named(route) if span.links == [tuple(OUTSIDE.split("-")[1:3])]]
+        return [span for span in spans if span.attributes["tistream.cause_id"] == answer.headers["tistream-cause"]]
 
-    eventually(linked)
-    (pull,) = linked()
-    assert pull.attributes["tistream.cause_id"] == answer.headers["tistream-cause"]
+    (pull,) = awaited(linked)
     assert pull.attributes["tistream.events"] == len(answer.content.splitlines()) - 1 > 0
     assert pull.attributes["tistream.bytes"] == answer.num_bytes_downloaded > 0
-    assert pull.attributes["tistream.tenant"] == str(loaded.tenant)
+    assert pull.attributes["tistream.tenant"] == str(served.tenant)
     eventually(lambda: "begin pull" in {span.name for span in collector.trace(pull.trace_id)})
     assert collector.trace(OUTSIDE.split("-")[1]) == []
 
 
 def test_what_the_api_asks_of_the_meta_server_is_in_the_same_trace(up: Platform, collector: Collector) -> None:
-    url = f"{up.url}/v1/clusters/7/tenants"
-    answer = plain_http.get(url, headers={"tistream-cause": "asked-by-a-test"})
-    assert answer.status_code == 200
+    url, causes = f"{up.url}/v1/clusters/7/tenants", (f"asked-by-a-test-{number}" for number in itertools.count())
+
+    def answered() -> str:
+        """The cause of a call that was answered, each of which is a trace."""
+        cause = next(causes)
+        return cause if plain_http.get(url, headers={"tistream-cause": cause}).status_code == 200 else ""
+
+    cause = awaited(answered)
 
     def spans() -> list[Sent]:
-        return collector.spans(lambda span: span.attributes.get("tistream.cause_id") == "asked-by-a-test")
+        return collector.spans(lambda span: span.attributes.get("tistream.cause_id") == cause)
 
     eventually(lambda: by_service(spans()) == {"api", "meta"})
     assert len({span.trace_id for span in spans()}) == 1
 
 
-def test_log_lines_name_their_trace_and_no_service_says_that_spans_are_lost(up: Platform, collector: Collector) -> None:
-    lines = logged(up)
-    traces = {line["trace_id"] for line in lines if "trace_id" in line}
-    assert traces & {span.trace_id for span in collector.spans()}
-    assert [line for line in lines if line["logger"] == "tistream.service.observe.otel"] == []
+def test_log_lines_name_their_trace_and_no_service_says_that_spans_are_lost(
+    up: Platform, served: GoldenSet, collector: Collector
+) -> None:
+    def named() -> set[str]:
+        return {line["trace_id"] for line in logged(up) if "trace_id" in line}
+
+    eventually(lambda: named() & {span.trace_id for span in collector.spans()})
+    assert [line for line in logged(up) if line["logger"] == "tistream.service.observe.otel"] == []

@@ -6,15 +6,15 @@ If who meters is killed, what is durable, or was told, is counted once.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from support import golden, plain_http
+from support.command import patient_command
 from support.golden import GoldenSet
 from support.metered import Metered, agree, platform_on_a_wire, pull_all
-from support.platform import COMMAND, _kill
+from support.platform import _kill
 from support.waiting import eventually
 
 
@@ -64,7 +64,9 @@ def test_the_command_shows_usage_and_changes_quotas(metered: Metered, pushed: Go
     of = ("--cluster", key.cluster_id, "--tenant", key.tenant_id, "--url", metered.services.url)
 
     def run(*words: str) -> str:
-        return subprocess.run([COMMAND, "tenant", *words, *of], check=True, capture_output=True, text=True).stdout
+        done = patient_command("tenant", *words, *of)
+        assert not done.returncode, done.stderr
+        return done.stdout
 
     table = [line.split() for line in run("usage").splitlines()]
     served = ["bytes_in", "bytes_stored", "bytes_served", "rows_served", "requests"]
@@ -75,15 +77,15 @@ def test_the_command_shows_usage_and_changes_quotas(metered: Metered, pushed: Go
 
     eventually(lambda: bytes_in() > 0)
     assert json.loads(run("usage", "--from", "2020-01-01", "--to", "2020-01-02", "--json"))["hours"] == []
-    assert json.loads(run("quotas", "stored_bytes=1", "pulls_at_once=5"))["stored_bytes_exceeded"]
+    eventually(lambda: json.loads(run("quotas", "stored_bytes=1", "pulls_at_once=5"))["stored_bytes_exceeded"])
     found = json.loads(run("quotas", "stored_bytes=default"))
     assert (found["stored_bytes"], found["pulls_at_once"], found["stored_bytes_exceeded"]) == (None, 5, False)
-    wrong = subprocess.run([COMMAND, "tenant", "quotas", "unheard=1", *of], capture_output=True, text=True, check=False)
+    wrong = patient_command("tenant", "quotas", "unheard=1", *of)
     assert wrong.returncode != 0
     assert "unheard" in wrong.stderr
     for query in ("?from=x", "?from=1&from=2", "?since=1", "?from=5&to=1"):
         url = f"{metered.services.url}/v1/clusters/{key.cluster_id}/tenants/{key.tenant_id}/usage{query}"
-        assert plain_http.get(url).status_code == 400
+        assert plain_http.patient_get(url).status_code == 400
 
 
 def test_who_is_killed_loses_nothing_of_what_is_durable_or_was_told(metered: Metered, pushed: GoldenSet) -> None:

@@ -18,7 +18,7 @@ from pyiceberg.catalog import load_catalog
 from support import golden, platform
 from support.feed_lake import plain, value_of
 from support.kafka import CommittedReader, kafka
-from support.killed_feeds import checkpoint, standing
+from support.killed_feeds import checkpoint, settled
 from support.mariadb import MariaDb
 from support.mariadb import running as mariadb_running
 from support.mysql_feed import emptied, rows_at, there
@@ -42,7 +42,11 @@ RULES = ["shop.orders", "shop.items", "shop.big", "shop.k_comp"]
 STOPS = 4
 TOPIC = "changes"
 USER = "feed"
-SMALL = {"TISTREAM_CHANGEFEED__WINDOW_BYTES": "4096", "TISTREAM_CHANGEFEED__CHUNK_ROWS": "256"}
+SMALL = {
+    "TISTREAM_CHANGEFEED__WINDOW_BYTES": "4096",
+    "TISTREAM_CHANGEFEED__CHUNK_ROWS": "256",
+    "TISTREAM_SORTER__TICK__IDLE_MANIFEST_MS": "500",
+}
 Rows = Counter[tuple[Any, ...]]
 
 
@@ -92,7 +96,7 @@ def test_all_ways_show_each_table_as_it_was(up: Platform, broker: LocalKafka, se
             if rng.random() < 4 / (stop - before) or number == before:
                 eventually(lambda: up.strike("changefeed"))
                 strikes += 1
-        ts = standing(consumer)
+        ts = settled(up, consumer, loaded.files[:stop])
         for name in feeds:
             eventually(lambda name=name, ts=ts: checkpoint(consumer, name) >= ts, pause_s=0.5)
         reader.read_all()

@@ -74,7 +74,7 @@ def typescript(up: Platform, folder: Path) -> list[str]:
 
 def document(up: Platform, folder: Path) -> str:
     """The file of the OpenAPI document, as the API server gives it."""
-    with up.http(30) as http:
+    with up.patient_http() as http:
         (folder / "openapi.json").write_bytes(http.get(f"{up.url}/openapi.json").raise_for_status().content)
     return "openapi.json"
 

@@ -1,9 +1,14 @@
-"""What the API says of a changefeed while services are killed and start again: a 503 is asked again."""
+"""What the API says of a changefeed and its tenant while services are killed and start again: a 503 is asked again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from support import plain_http
+from support.golden import Delivery
+from support.platform import Platform
 from support.pull import Consumer
-from support.waiting import eventually
+from support.waiting import awaited, eventually
 
 
 def checkpoint(consumer: Consumer, name: str) -> int:
@@ -14,6 +19,30 @@ def checkpoint(consumer: Consumer, name: str) -> int:
         return 0
     assert answer.json()["state"] != "failed", answer.text
     return int(answer.json()["checkpoint_ts"])
+
+
+def settled(up: Platform, consumer: Consumer, pushed: Sequence[Delivery]) -> int:
+    """The tenant's resolved_ts, once nothing more comes of these files, which are all that it has."""
+    return awaited(lambda: _settled(up, consumer, pushed))
+
+
+def _settled(up: Platform, consumer: Consumer, pushed: Sequence[Delivery]) -> int:
+    """The same, or 0 if not every task has a manifest that covers the files, or the API does not know it yet."""
+    newest = {str(store): ts for store, ts in sorted(file.store_and_ts for file in pushed)}
+    tenant = consumer.tenant
+    answer = plain_http.patient_get(
+        f"http://127.0.0.1:{up.ports()['sorter']}/v1/tasks",
+        params={"cluster_id": tenant.cluster_id, "tenant_id": tenant.tenant_id},
+        headers=up.service_headers(),
+    )
+    assert answer.status_code == 200, answer.text
+    tasks = answer.json()["tasks"]
+    for task in tasks:
+        covered = {store: max(chain["at_ts"] for chain in chains) for store, chains in task["durable"].items()}
+        if any(covered.get(store, 0) < ts for store, ts in newest.items()):
+            return 0
+    lowest = min((int(task["progress_ts"]) for task in tasks), default=0)
+    return lowest if lowest == int(consumer.status()["resolved_ts"]) else 0
 
 
 def standing(consumer: Consumer) -> int:

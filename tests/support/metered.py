@@ -11,10 +11,11 @@ from typing import Any
 
 import httpx
 
+from support import plain_http
 from support.golden import GoldenSet
 from support.minio import running
 from support.services import MODULES, Services
-from support.waiting import PATIENCE_S, eventually
+from support.waiting import PATIENCE_S, awaited
 from support.wire import Request, Wire, wired
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
@@ -38,14 +39,14 @@ class Metered:
         self.services, self.bucket, self.wire = services, bucket, wire
 
     def usage(self, tenant: TenantKey) -> dict[str, Any]:
-        """Asked of the meta server: through the API the question would be metered itself."""
+        """Asked of the meta server, as often as it takes: through the API the question would be metered itself."""
         path = f"/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/usage"
         keys = ServiceKeys(self.services.data_dir / "secrets" / "service.key", SystemClock())
         headers = {"authorization": f"Bearer {keys.sign(Caller('test', 'api'))}"}
-        answer = httpx.get(self.services.url_of("meta") + path, headers=headers, timeout=PATIENCE_S, trust_env=False)
+        answer = plain_http.patient_get(self.services.url_of("meta") + path, headers=headers)
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        told: dict[str, Any] = answer.json()
+        return told
 
     def sizes(self, prefix: str, wanted: Any) -> int:
         return sum(info.size for info in self.bucket.list_after(prefix) if wanted(info.key))
@@ -61,7 +62,7 @@ class Metered:
         lines = [
             json.loads(line)
             for file in self.services.logs.glob("api*.log")
-            for line in file.read_text().splitlines()
+            for line in file.read_text().rpartition("\n")[0].splitlines()  # the last line may be there in part
             if '"logger":"tistream_api.served"' in line
         ]
         mine = [line for line in lines if line["tenant"] == str(tenant) and line["status"] < 300]
@@ -70,9 +71,9 @@ class Metered:
     def on_the_wire(self, tenant: TenantKey) -> dict[str, int]:
         """The number of requests sent to the store, by kind. A HEAD that finds no object is followed by one that asks
         whether there is the bucket: it names no tenant, and is made for this one."""
-        found = Counter(kind_of(one) for one in list(self.wire.requests) if tenant_of(one) == tenant)
-        found["head"] += sum(one.method == "HEAD" and tenant_of(one) == tenant for one in list(self.wire.missing))
-        return {kind: count for kind, count in found.items() if count}
+        seen = Counter(kind_of(one) for one in list(self.wire.requests) if tenant_of(one) == tenant)
+        seen["head"] += sum(one.method == "HEAD" and tenant_of(one) == tenant for one in list(self.wire.missing))
+        return {kind: count for kind, count in seen.items() if count}
 
 
 def tenant_of(request: Request) -> TenantKey | None:
@@ -131,12 +132,11 @@ def pull_all(metered: Metered, loaded: GoldenSet, name: str, until_ts: int) -> t
 def agree(metered: Metered, tenant: TenantKey) -> dict[str, Any]:
     """Wait until the usage agrees with bucket and access log; returns the usage."""
 
-    def check() -> bool:
-        found = metered.usage(tenant)
-        total = found["total"]
-        stored = int(found["hours"][-1]["bytes_stored"] or 0) if found["hours"] else 0
+    def agreed() -> dict[str, Any]:
+        usage = metered.usage(tenant)
+        total = usage["total"]
+        stored = int(usage["hours"][-1]["bytes_stored"] or 0) if usage["hours"] else 0
         told = (int(total["bytes_in"]), stored), (int(total["bytes_served"]), int(total["rows_served"]))
-        return told == (metered.in_bucket(tenant), metered.in_access_log(tenant))
+        return usage if told == (metered.in_bucket(tenant), metered.in_access_log(tenant)) else {}
 
-    eventually(check)
-    return metered.usage(tenant)
+    return awaited(agreed)

@@ -48,6 +48,12 @@ class Again(httpx.BaseTransport):
         self._inner.close()
 
 
+def patient_get(url: str, **options: Any) -> httpx.Response:
+    """`get` for a caller that comes again when it is told to. `options`: of httpx.Client.get."""
+    with patient_client() as http:
+        return http.get(url, **options)
+
+
 def patient_client(**options: Any) -> httpx.Client:
     """The same for a caller that comes again when it is told to, as any careful one does. A call that changes something
     may have done so before its 503: where the first call answers 201, the next one may answer 200."""

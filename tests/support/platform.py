@@ -250,7 +250,8 @@ class Platform:
 
     def ports(self) -> dict[str, int]:
         """{name: port} of every service, as the log told when all were ready."""
-        logged = [json.loads(line) for line in (self.logs / "up.log").read_text().splitlines()]
+        written = (self.logs / "up.log").read_text().rpartition("\n")[0]  # of the last line only a part may be there
+        logged = [json.loads(line) for line in written.splitlines()]
         found: dict[str, int] = next(entry["ports"] for entry in reversed(logged) if "ports" in entry)
         return found
 

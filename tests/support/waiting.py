@@ -31,6 +31,18 @@ def eventually(check: Callable[[], object], *, pause_s: float = PAUSE_S) -> floa
     return time.monotonic() - began
 
 
+def awaited(check: Callable[[], T], *, pause_s: float = PAUSE_S) -> T:
+    """Wait until `check` returns something true, and return it: a second call could return something else."""
+    answers: list[T] = []
+
+    def asked() -> T:
+        answers[:] = [check()]
+        return answers[0]
+
+    eventually(asked, pause_s=pause_s)
+    return answers[0]
+
+
 def longer_pause_s(waited_s: float) -> float:
     """How long to wait after so many seconds before the next question."""
     return min(PAUSE_MAX_S, waited_s * WAITED_SHARE)

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 
-PATIENCE_SECONDS = 20
+from support.waiting import PATIENCE_S
+
 LATER = {httpx.codes.BAD_REQUEST, httpx.codes.NOT_FOUND, httpx.codes.CONFLICT, httpx.codes.SERVICE_UNAVAILABLE}
 
 
@@ -100,7 +101,7 @@ class Operator:
         self._http.close()
 
     def _until(self, what: str, attempt: Any) -> str:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             try:
                 if (done := attempt()) is not None:
@@ -108,7 +109,7 @@ class Operator:
             except httpx.TransportError:
                 pass  # who answers may be what was struck before: asked again, and in the end NotDone
             time.sleep(0.3)
-        raise NotDone(f"{what}: not within {PATIENCE_SECONDS} s")
+        raise NotDone(f"{what}: not within {PATIENCE_S:.0f} s")
 
     def _found(self, path: str) -> dict[str, Any]:
         answer = self._http.get(self.url + path)

@@ -28,23 +28,23 @@ from support.halting import halt
 from support.lan_platform import LanPlatform
 from support.platform import COMMAND, Platform, Process, _die_with_us, mains
 from support.sim.audit import Audit, of_directory
+from support.waiting import PATIENCE_S
 from tistream_verify.lag import LagSample, Promise, beyond_promises
 
 CLUSTER, TENANT = "1", "chaos"
 _CALM_MS = 7_000  # below 5 s for so long (a lag needs 5 s to show): the next fault may come
-_STARTING_SECONDS = 10
-_SETTLING_SECONDS = 60
-_STOPPING_SECONDS = 30
+_ANSWER_SECONDS = 60.0  # an operator waits so long for an answer
 _BACKLOG_SECONDS = 2.5
-_NEVER_MS = 90_000  # after so long without recovery the run goes on, and has failed
+_NEVER_S = 90.0  # after so long without recovery, or `recover_s` if that is more, the run goes on, and has failed
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One run. `scratch` holds what must survive full disks: truth, samples, reports."""
+    """One run. `scratch` holds what must survive full disks: truth, samples, reports. `seconds`: for so long the seed's
+    faults are injected, while `faults` are injected one and all, however long that lasts."""
 
     scratch: Path
-    seconds: float
+    seconds: float = 0.0
     seed: int = 1
     rows_per_s: int = 5_000
     ranges: int = 4
@@ -118,7 +118,9 @@ class Chaos:
     def run(self) -> None:
         """Load a running platform, inject faults until the time is over, stop everything, and evaluate the records."""
         self._http = self.platform.http(2.0)
-        self._operator = Operator(self.platform.url, random.Random(self.options.seed), self.platform.http(10.0))
+        self._operator = Operator(
+            self.platform.url, random.Random(self.options.seed), self.platform.http(_ANSWER_SECONDS)
+        )
         if self.options.many:
             self._backups = Backups(self.platform.data_dir / "meta.db", self.options.scratch / "backups")
         self._begin()
@@ -133,7 +135,7 @@ class Chaos:
             if not restored and time.monotonic() - started >= self.options.seconds / 2:
                 restored = True
                 self._strike(plan.RESTORED)
-            if time.monotonic() - started >= self.options.seconds:
+            if self.options.faults is None and time.monotonic() - started >= self.options.seconds:
                 break
             self._strike(fault)
         if self.options.faults is None:
@@ -201,10 +203,10 @@ class Chaos:
         problems, scratch = self.outcome.problems, self.options.scratch
         assert self._load is not None
         assert self._verify is not None
-        for name, process, seconds in (("simulate", self._load, 60), ("verify", self._verify, 120)):
+        for name, process in (("simulate", self._load), ("verify", self._verify)):
             process.terminate()
             try:
-                status = process.wait(seconds)
+                status = process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 status = process.wait()
@@ -286,13 +288,20 @@ class Chaos:
             self.outcome.problems.append(f"{fault}: {error}")
 
     def _settle(self, done: str) -> None:
-        """Raises NotDone; httpx.HTTPError while nobody answers."""
+        """Raises NotDone; httpx.HTTPStatusError."""
         assert self._operator is not None
-        deadline = time.monotonic() + _SETTLING_SECONDS
-        while not self._operator.settled():
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._is_settled(self._operator):
             if time.monotonic() > deadline:
-                raise NotDone(f"{done}: tasks still move after {_SETTLING_SECONDS} s")
+                raise NotDone(f"{done}: tasks still move after {PATIENCE_S:.0f} s")
             self._while_it_lasts(0.2)
+
+    def _is_settled(self, operator: Operator) -> bool:
+        """Whether no task moves any more. False if that cannot be known now."""
+        try:
+            return operator.settled()
+        except httpx.TransportError:
+            return False
 
     def _restore(self, fault: Fault) -> int:
         """Restore the database as docs/operations/upgrade-backup.md says, while the other services continue. Return the
@@ -305,7 +314,7 @@ class Chaos:
         halt([up])  # it would start them at once
         try:
             _signal([process.pid for process in self.platform.alive() if process.role == "meta"], signal.SIGTERM)
-            deadline = time.monotonic() + _STOPPING_SECONDS
+            deadline = time.monotonic() + PATIENCE_S
             while any(process.role == "meta" for process in self.platform.alive()):
                 assert time.monotonic() < deadline, "the meta servers do not stop"
                 time.sleep(0.1)
@@ -359,7 +368,7 @@ class Chaos:
 
     def _processes(self, targets: tuple[str, ...], pick: int = 0) -> list[Process]:
         """Those to strike: of a service its main process alone. One that is just being started is waited for."""
-        deadline = time.monotonic() + _STARTING_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while not (found := self._living(targets, pick)) and time.monotonic() < deadline:
             time.sleep(0.2)
         assert found, f"none of {targets} runs: there is nothing to strike"
@@ -392,7 +401,7 @@ class Chaos:
 
     def _wait_calm(self, since_ms: int) -> bool:
         """Wait until the lag has been below 5 s for a while (True), or for so long that waiting is useless (False)."""
-        while _now_ms() - since_ms < _NEVER_MS:
+        while _now_ms() - since_ms < 1_000 * max(_NEVER_S, self.options.recover_s):
             time.sleep(0.5)
             self._ask_status()
             recent = [sample for sample in self._samples() if sample.at_ms >= max(since_ms, _now_ms() - _CALM_MS)]

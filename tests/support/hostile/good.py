@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from support.pull import Consumer, Refused, parse
+from support.waiting import PATIENCE_S
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 
@@ -59,7 +60,7 @@ class Watch:
         """Stop the consumers."""
         self._stopping.set()
         for thread in self._threads:
-            thread.join(90)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
     def lag_seconds(self) -> float:
@@ -70,7 +71,7 @@ class Watch:
     def consumer(self) -> Consumer:
         """A consumer that uses the tenant's own token."""
         headers = {"authorization": f"Bearer {self._token}"}
-        return Consumer(self._url, self._tenant, httpx.Client(timeout=90, trust_env=False, headers=headers))
+        return Consumer(self._url, self._tenant, httpx.Client(timeout=PATIENCE_S, trust_env=False, headers=headers))
 
     def _guarded(self, run: Callable[[], None]) -> None:
         try:

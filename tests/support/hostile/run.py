@@ -20,8 +20,8 @@ from support.hostile.burner import burning
 from support.hostile.files import Junk, ended_children_s, hostile_stores, mending
 from support.hostile.good import Watch
 from support.hostile.table import Phase
-from support.hostile.world import CLUSTER, PATIENCE_S, Attack, Bad, Load, World, idle_seconds, running, token_id
-from support.waiting import eventually
+from support.hostile.world import CLUSTER, Attack, Bad, Load, World, idle_seconds, running, token_id
+from support.waiting import PATIENCE_S, awaited, eventually
 from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
 from tistream_api.request.params import FORMATS
@@ -303,8 +303,11 @@ class Run:
         eventually(lambda: self.bad.held().get("stage") != "damaged" and self.bad.resolved_ts() > before)
 
     def _held(self, phase: str, wanted: Callable[[dict[str, Any]], bool]) -> None:
-        eventually(lambda: (held := self.bad.held()) and wanted(held))
-        held = self.outcome.held[phase] = self.bad.held()
+        def told() -> dict[str, Any]:
+            held = self.bad.held()
+            return held if held and wanted(held) else {}
+
+        held = self.outcome.held[phase] = awaited(told)
         if (held.get("object") or layout.push_prefix(self.bad.tenant)).find(self.world.names["bad"]) < 0:
             self.outcome.problems.append(f"{phase}: the hostile tenant is held by {held}")
 
@@ -358,7 +361,8 @@ class Run:
         eventually(agrees)
 
     def _served(self) -> int:
-        lines = (self.world.services.logs / "api.log").read_text().splitlines()
+        written = (self.world.services.logs / "api.log").read_text()
+        lines = written.rpartition("\n")[0].splitlines()  # of the last line only a part may be there
         told = (json.loads(line) for line in lines if '"logger":"tistream_api.served"' in line)
         own = str(self.world.tenant("good"))
         return sum(line["rows"] for line in told if line["tenant"] == own and line["status"] < 300)

@@ -31,14 +31,13 @@ from support.minio import Minio
 from support.platform import COMMAND, _die_with_us
 from support.pull import Consumer, Refused
 from support.services import MODULES, Services
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
 from tistream.storage.backends.s3 import S3ObjectStore
 from tistream_verify.fingerprint import TruthLine
 from tistream_verify.lag import Promise
 
 CLUSTER = "9"
-PATIENCE_S = 180
 USAGE_MS = 300
 SETTINGS = {
     **{f"TISTREAM_{service.upper()}__USAGE_MS": str(USAGE_MS) for service in MODULES},
@@ -84,7 +83,7 @@ class World:
     def register(self, who: str, actions: list[str]) -> None:
         """A tenant with a key and a token of its own."""
         key, tenant = self.kes.create(self.keys[who]), self.tenant(who)
-        with self.services.http(30) as http:
+        with self.services.patient_http() as http:
             body = {"tenant_id": tenant.tenant_id, "kms_key_id": key}
             made = http.post(f"{self.services.url}/v1/clusters/{CLUSTER}/tenants", json=body)
             assert made.status_code == 201, made.text
@@ -100,7 +99,7 @@ class World:
 
     def operator(self, path: str) -> Any:
         """Send a GET request for a path of the API with all rights; returns the JSON of the answer."""
-        with self.services.http(30) as http:
+        with self.services.patient_http() as http:
             answer = http.get(self.services.url + path)
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -199,10 +198,10 @@ class Load:
 
     def finish(self) -> tuple[int, dict[str, Any]]:
         """The upstream ends; the last truth, and what the checks found."""
-        for name, process, seconds in (("simulate", self._simulate, 90), ("verify", self._verify, PATIENCE_S)):
+        for name, process in (("simulate", self._simulate), ("verify", self._verify)):
             assert process.poll() is None, f"{name} ended by itself: {self.world.said(name)}"
             process.send_signal(signal.SIGTERM)
-            assert process.wait(seconds) == 0, self.world.said(name)
+            assert process.wait(PATIENCE_S) == 0, self.world.said(name)
         last = TruthLine.parse(self.truth.read_bytes().splitlines(keepends=True)[-1]).ts
         return last, json.loads((self.world.scratch / "verify.out").read_text())
 
@@ -224,7 +223,7 @@ class Bad:
         self._store = world.store
         self._store.put(self.set.schema_snap.key, self.set.schema_snap.data)
         headers = {"authorization": f"Bearer {world.tokens['bad']}"}
-        client = httpx.Client(timeout=90, trust_env=False, headers=headers)
+        client = httpx.Client(timeout=PATIENCE_S, trust_env=False, headers=headers)
         self.consumer = Consumer(world.services.url, self.tenant, client)
 
     def push(self, until: float, *, spoil: bool = False) -> str:

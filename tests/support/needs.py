@@ -23,7 +23,8 @@ KUBERNETES_PROGRAMS = {
     "unshare": "util-linux",
     "mount": "mount",
 }
-ANSWER_S = 30
+CUTS_PROGRAMS = {"ip": "iproute2"}
+ANSWER_S = 120
 
 
 def engine_answers() -> bool:
@@ -42,17 +43,16 @@ def missing(
     which: Callable[[str], str | None] = shutil.which,
     user: Callable[[], int] = os.geteuid,
 ) -> list[str]:
-    """What a run (`compose` or `kubernetes`) lacks, a line each."""
-    found = [] if answers() else [ENGINE]
+    """What a run (`compose`, `kubernetes`, or `cuts`: chaos that cuts services off) lacks, a line each."""
+    found = [] if run == "cuts" or answers() else [ENGINE]
     if user() != 0:
         found.append(ROOT_USER)
-    if run == "kubernetes":
-        lacking = [name for name in KUBERNETES_PROGRAMS if which(name) is None]
-        if lacking:
-            packages = " ".join(sorted({KUBERNETES_PROGRAMS[name] for name in lacking}))
-            found.append(f"{', '.join(lacking)} on PATH: apt-get install {packages}")
-        if which("go") is None:
-            found.append("go on PATH, to build Kubernetes of its modules the first time (half an hour)")
+    programs = {"kubernetes": KUBERNETES_PROGRAMS, "cuts": CUTS_PROGRAMS}.get(run, {})
+    if lacking := [name for name in programs if which(name) is None]:
+        packages = " ".join(sorted({programs[name] for name in lacking}))
+        found.append(f"{', '.join(lacking)} on PATH: apt-get install {packages}")
+    if run == "kubernetes" and which("go") is None:
+        found.append("go on PATH, to build Kubernetes of its modules the first time (half an hour)")
     return found
 
 

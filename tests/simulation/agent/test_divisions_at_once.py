@@ -13,6 +13,7 @@ import pytest
 from support.effort import cases, seeds
 from support.emulated import EmulatedTikv
 from support.turns import Died, StoreInTurns, Turns
+from support.waiting import PATIENCE_S
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
@@ -62,7 +63,7 @@ class World:
         self.tikv, self.turns = tikv, Turns(seed)
         self.tenant = TenantKey("7", f"at-once-{next(TENANTS)}")
         self.objects, self.platform = StoreInTurns(self.turns), Platform(self.tenant, self.turns)
-        self.pd = PdClient([tikv.address], Channels(TlsFiles()))
+        self.pd = PdClient([tikv.address], Channels(TlsFiles()), deadline_s=PATIENCE_S)
         self.nonces = count(1)
         self.ts = self.connector(3).connect()
         self.assign(3)

@@ -20,7 +20,7 @@ class NoEngine(Exception):
     """The reason why no Docker engine or no compose command is available."""
 
 
-def docker(*arguments: str, check: bool = True, timeout: float = 120) -> str:
+def docker(*arguments: str, check: bool = True, timeout: float = 300) -> str:
     """Run a docker command; returns its output. Raises CalledProcessError, with the error output in its notes."""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=timeout)
     if check and done.returncode:
@@ -36,7 +36,7 @@ def compose() -> tuple[str, ...]:
     if shutil.which("docker") is None:
         raise NoEngine("no docker on PATH")
     try:
-        docker("info", timeout=30)
+        docker("info", timeout=120)
     except (subprocess.SubprocessError, OSError) as error:
         raise NoEngine(f"no Docker engine answers: {getattr(error, 'stderr', '') or error}") from error
     if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:

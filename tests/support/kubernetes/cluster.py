@@ -38,7 +38,7 @@ _TUNABLES = {
     "kernel/keys/root_maxbytes": "25000000",
 }
 _VOLUMES = {"10Gi": 1, "2Gi": 1}
-_UP_SECONDS = 180
+_UP_SECONDS = 600
 _LOAD_SECONDS = 900
 
 
@@ -71,7 +71,7 @@ class Cluster:
 
     # --- what an operator has ----------------------------------------------------------------------------------------
 
-    def kubectl(self, *arguments: str, stdin: str = "", check: bool = True, timeout: float = 120) -> str:
+    def kubectl(self, *arguments: str, stdin: str = "", check: bool = True, timeout: float = 300) -> str:
         """Run kubectl; returns its output. Raises AssertionError with the error output."""
         command = self.kubectl_command(*arguments)
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout)
@@ -314,7 +314,7 @@ state = "/run/containerd"
                     {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
                 )
         self.kubectl("apply", "-f", "-", stdin="\n---\n".join(map(json.dumps, documents)))
-        self.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=120s", timeout=150)
+        self.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=10m", timeout=630)
 
     # --- its end -----------------------------------------------------------------------------------------------------
 

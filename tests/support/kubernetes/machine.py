@@ -17,7 +17,7 @@ mount -t tmpfs tmpfs /var/log
 ip link set lo up
 exec sh -c 'while :; do sleep 3600 & wait; done'
 """
-_PATIENCE_S = 10
+_PATIENCE_S = 300
 
 
 @dataclass

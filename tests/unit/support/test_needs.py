@@ -26,6 +26,12 @@ def test_compose_needs_no_kubernetes() -> None:
     assert missing("compose", lambda: True, lambda name: None, lambda: 0) == []
 
 
+def test_cuts_need_root_and_network_namespaces_and_no_engine() -> None:
+    user, programs = missing("cuts", lambda: False, lambda name: None, lambda: 1000)
+    assert user.startswith("root")
+    assert programs == "ip on PATH: apt-get install iproute2"
+
+
 @pytest.mark.parametrize("arguments", [[], ["compose", "kubernetes"], ["swarm"]])
 def test_another_run_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2

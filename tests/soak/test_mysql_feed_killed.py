@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from support.mariadb import MariaDb, running
-from support.mysql_feed import MySqlFeedRun, emptied, killed, tables_of, there, wanted
+from support.mysql_feed import MySqlFeedRun, emptied, join, killed, tables_of, there, wanted
 from support.pull_world import committed, golden_world
-from support.waiting import PATIENCE_S, PAUSE_S
+from support.waiting import PAUSE_S
 from tistream.rules.table_rules import TableRules
 from tistream_changefeed.hold.holder import Holder
 
@@ -49,8 +49,7 @@ class Worker:
 
     def join(self) -> str:
         """The phase in which it ended."""
-        self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive(), self.holder.report()
+        join(self._thread, self.holder)
         return self.holder.shard.phase
 
 

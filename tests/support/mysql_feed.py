@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from support.feed_run import StillView
 from support.mariadb import MariaDb
 from support.pull_world import World, committed
-from support.waiting import eventually
+from support.waiting import ends, eventually
 from tistream.clock import SystemClock
 from tistream.decode.rows import decode_rows
 from tistream.follow.tenant_view import TenantView
@@ -110,6 +111,20 @@ class MySqlFeedRun:
             (PASSWORD,),
             reader=StoreReader(self.world.objects),
         )
+
+
+def join(thread: threading.Thread, holder: Holder) -> None:
+    """Wait until a thread that runs a holder has ended. Fails if the holder writes nothing more for PATIENCE_S."""
+
+    def written() -> tuple[int | None, int | None, int]:
+        report = holder.report()
+        return report.checkpoint_ts, report.reached_ts, report.rows
+
+    try:
+        ends(lambda: not thread.is_alive(), written)
+    except AssertionError:
+        print(holder.report())
+        raise
 
 
 def tables_of(world: World) -> Iterator[TableVersion]:

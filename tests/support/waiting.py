@@ -43,6 +43,18 @@ def awaited(check: Callable[[], T], *, pause_s: float = PAUSE_S) -> T:
     return answers[0]
 
 
+def ends(ended: Callable[[], object], progress: Callable[[], object]) -> None:
+    """Wait until `ended` returns something true, however long that takes: fails if `progress` returns the same for
+    PATIENCE_S."""
+
+    def goes_on() -> bool:
+        return bool(ended()) or progress() != before
+
+    while not ended():
+        before = progress()
+        eventually(goes_on)
+
+
 def longer_pause_s(waited_s: float) -> float:
     """How long to wait after so many seconds before the next question."""
     return min(PAUSE_MAX_S, waited_s * WAITED_SHARE)

@@ -26,6 +26,7 @@ from support.mysql_feed import (
     begun,
     emptied,
     first_slot_held,
+    join,
     killed,
     progress_of,
     rows_at,
@@ -105,8 +106,7 @@ def working(holder: Holder) -> Iterator[threading.Thread]:
     thread.start()
     try:
         yield thread
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive(), holder.report()
+        join(thread, holder)
     finally:
         gone.set()
         holder.stop()

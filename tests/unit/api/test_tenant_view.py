@@ -547,7 +547,7 @@ def test_a_pull_that_waits_for_rows_ends_when_its_client_leaves() -> None:
     for _ in range(20):
         CLOCK.advance(LOOK_MS)
         eventually(has_looked)
-    waits.join(0.1)
+    waits.join(PATIENCE_S)  # no more time passes on this clock
     assert not waits.is_alive()
     assert world.pulls.memory.held == 0
 

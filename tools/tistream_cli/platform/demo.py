@@ -14,14 +14,14 @@ from tistream.clock import Clock, SystemClock
 from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream_cli.platform.data_dir import OWN_UMASK
-from tistream_cli.platform.demo_platform import empty_data_dir, notification, platform_of
+from tistream_cli.platform.demo_platform import DemoClient, empty_data_dir, notification, platform_of
 from tistream_cli.platform.demo_report import PulledEvents, excerpt, lags_ms, percentile
 from tistream_cli.platform.recorded import Recorded, load_recorded
 from tistream_client.cli.api_client import ApiClient, changes_path, tenant_path
 from tistream_client.cli.errors import CliError
 from tistream_client.core.errors import ApiError
 
-_CATCH_UP_SECONDS = 120
+_CATCH_UP_SECONDS = 600
 _EXCERPT_DDLS = 5
 
 
@@ -44,7 +44,7 @@ def run_demo(options: DemoOptions) -> None:
     console.print(f"starting TiStream in {options.data_dir} …")
     with platform_of(options.data_dir, options.port) as url:
         console.print(f"ready at {url}")
-        client = ApiClient(url)
+        client = DemoClient(url)
         tenant = recorded.tenant
         DirectoryObjectStore(options.data_dir / "objects").put(layout.schema_snap(tenant), recorded.schema_snap)
         client.call("POST", tenant_path(tenant.cluster_id), {"tenant_id": tenant.tenant_id})
@@ -65,7 +65,7 @@ def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock)
     consumer = threading.Thread(target=follow, args=(url, recorded, seen, clock, recorded.snapshot_ts), daemon=True)
     objects = DirectoryObjectStore(data_dir / "objects")
     consumer.start()
-    client = ApiClient(url)
+    client = DemoClient(url)
     arrived: dict[str, int] = {}
     pause = threading.Event()
     started_ms = clock.monotonic_ms()

@@ -24,7 +24,7 @@ from tistream.storage import layout
 from tistream.wire.tikv import pdpb_pb2 as pdpb
 from tistream_cli.platform.data_dir import OWN_UMASK
 from tistream_cli.platform.demo import check, follow
-from tistream_cli.platform.demo_platform import empty_data_dir, platform_of
+from tistream_cli.platform.demo_platform import DemoClient, empty_data_dir, platform_of
 from tistream_cli.platform.demo_report import PulledEvents, excerpt, lags_ms, percentile
 from tistream_cli.platform.ports import free_ports
 from tistream_cli.platform.recorded import Recorded, load_recorded
@@ -33,7 +33,7 @@ from tistream_client.cli.errors import CliError
 
 _EXCERPT_DDLS = 5
 _PD_SECONDS = 30
-_SCHEMA_SECONDS = 60
+_SCHEMA_SECONDS = 600
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 15
 
@@ -90,7 +90,7 @@ def _connect(console: Console, where: Sequence[str]) -> None:
 def _received(url: str, recorded: Recorded, clock: Clock) -> PulledEvents:
     """Follow the tenant until all recorded changes have arrived. Returns the received events."""
     seen = PulledEvents()
-    follow(url, recorded, seen, clock, _snapshot_ts(ApiClient(url), recorded))
+    follow(url, recorded, seen, clock, _snapshot_ts(DemoClient(url), recorded))
     if seen.failure is not None:
         raise CliError(seen.failure)
     return seen

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tistream_cli.changefeed.changefeed import FeedOf, NewFeed, create_feed, show_feed
 from tistream_cli.platform.data_dir import OWN_UMASK
-from tistream_cli.platform.demo_platform import empty_data_dir, platform_of, push_whole
+from tistream_cli.platform.demo_platform import DemoClient, empty_data_dir, platform_of, push_whole
 from tistream_cli.platform.local_kafka import LocalKafka, jars, local_kafka
 from tistream_cli.platform.ports import free_ports
 from tistream_cli.platform.recorded import Recorded, load_recorded
@@ -25,8 +25,8 @@ from tistream_client.cli.errors import CliError
 
 _TOPIC, _PARTITIONS = "changes", 3
 _FEED = "demo"
-_FINISHED_SECONDS = 300
-_CONSUMER_SECONDS = 120
+_FINISHED_SECONDS = 600
+_CONSUMER_SECONDS = 600
 _IDLE_MS = 10_000  # the console consumer ends after this time without a message
 _POLL_SECONDS = 0.5
 _SHOWN = 8
@@ -51,7 +51,7 @@ def run_demo_kafka(options: DemoKafkaOptions) -> None:
     empty_data_dir(options.data_dir)
     console.print(f"starting TiStream in {options.data_dir} …")
     with platform_of(options.data_dir, options.port) as url:
-        client = ApiClient(url)
+        client = DemoClient(url)
         push_whole(client, recorded, options.data_dir)
         console.print(f"pushed {len(recorded.arrivals)} change files that TiDB's stores wrote; starting Kafka …")
         port, controller_port = free_ports(2, random.SystemRandom())

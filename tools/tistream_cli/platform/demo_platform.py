@@ -7,22 +7,63 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from tistream.clock import Clock, SystemClock
 from tistream.service.lifetime import PARENT_VARIABLE
 from tistream.storage import layout
 from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream_cli.platform.recorded import Recorded
 from tistream_client.cli.api_client import ApiClient, tenant_path
-from tistream_client.cli.errors import CliError
+from tistream_client.cli.errors import AGAIN, LATER, CliError
+from tistream_client.core.errors import ApiError
+from tistream_client.core.steps import Answer
 
+_T = TypeVar("_T")
 _READY_SECONDS = 600
 _STOP_SECONDS = 60
 _RESOLVED_SECONDS = 600
 _POLL_SECONDS = 0.2
+BUSY_SECONDS = 600
+
+
+def patiently(ask: Callable[[], _T], clock: Clock, pause: Callable[[float], object]) -> _T:
+    """Call `ask`, and call it again while it raises an error that says that the caller may try again, for at most
+    BUSY_SECONDS. `pause` waits for a number of seconds. Raises ApiError and CliError."""
+    deadline_ms = clock.monotonic_ms() + BUSY_SECONDS * 1000
+    while True:
+        try:
+            return ask()
+        except (ApiError, CliError) as error:
+            later = error.status == AGAIN if isinstance(error, CliError) else isinstance(error, LATER)
+            if not later or clock.monotonic_ms() >= deadline_ms:
+                raise
+        pause(_POLL_SECONDS)
+
+
+class DemoClient(ApiClient):
+    """An ApiClient that repeats a request while the platform is too busy to answer it. All processes of a demo share
+    one machine."""
+
+    def answer(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
+        return self._patiently(partial(super().answer, method, path, body))
+
+    def chunks(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
+        """As in ApiClient. An answer that has begun is not requested again."""
+
+        def begun() -> Iterator[bytes]:
+            pieces = ApiClient.chunks(self, path, params)
+            return chain(list(islice(pieces, 1)), pieces)
+
+        yield from self._patiently(begun)
+
+    def _patiently(self, ask: Callable[[], _T]) -> _T:
+        return patiently(ask, SystemClock(), threading.Event().wait)
 
 
 def empty_data_dir(data_dir: Path) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from tistream.targets.mysql import MySqlTarget
 from tistream.targets.mysql_url import MySqlUrl
 from tistream_cli.platform.data_dir import OWN_UMASK
-from tistream_cli.platform.demo_platform import empty_data_dir, platform_of, push_whole
+from tistream_cli.platform.demo_platform import DemoClient, empty_data_dir, platform_of, push_whole
 from tistream_cli.platform.local_mariadb import mariadb, programs
 from tistream_cli.platform.ports import free_ports
 from tistream_cli.platform.recorded import Recorded, load_recorded
@@ -55,7 +55,7 @@ def run_demo_restore(options: DemoRestoreOptions) -> None:
     empty_data_dir(options.data_dir)
     console.print(f"starting TiStream in {options.data_dir} …")
     with platform_of(options.data_dir, options.port) as url:
-        client = ApiClient(url)
+        client = DemoClient(url)
         push_whole(client, recorded, options.data_dir)
         console.print(f"pushed {len(recorded.arrivals)} change files that TiDB's stores wrote; starting MariaDB …")
         (port,) = free_ports(1, random.SystemRandom())

@@ -131,12 +131,14 @@ class DivisionWorld(AgentWorld):
             self._expire(command)
             command.planned = ()
         begun = {child.store_id: self.end_of_chain(child.store_id) for child in command.children}
-        command.found.extend(next_steps(command.children, ends, begun))
+        command.found.extend(next_steps(command.children, ends, begun, self.territories))
         for child in command.children if command.found else ():
             self.hold(child.store_id, min(end.position.lowest_ts for end in ends.values()) - 1)
         if not command.found:
             calls = [("remove", number) for number in command.parents] + [
-                ("add", one) for one in command.children if not begun[one.store_id].sealed
+                ("add", one)
+                for one in command.children
+                if begun[one.store_id].position is not None and not begun[one.store_id].sealed
             ]
             command.rest = deque([*calls, *(("release", number) for number in command.parents)])
         return None

@@ -224,10 +224,10 @@ def new_territory_promises_more_than_is_known(original: Function) -> Function:
 def new_territories_begin_beside_the_old_one(original: Function) -> Function:
     """R1: the chains of new territories begin before the last file of the one that had their keys."""
 
-    def broken(children: Any, parents: Any, begun: Any) -> Any:
+    def broken(children: Any, parents: Any, begun: Any, listed: Any) -> Any:
         named = {number: replace(end, children=tuple(children)) for number, end in parents.items()}
-        found = list(original(children, named, begun))
-        return found or original(children, parents, begun)
+        found = list(original(children, named, begun, listed))
+        return found or original(children, parents, begun, listed)
 
     return broken
 
@@ -240,16 +240,15 @@ def new_territories_begin_beside_the_old_one(original: Function) -> Function:
 def new_territories_promise_what_the_newest_key_has(original: Function) -> Function:
     """R2: the first file of a new territory promises for all keys what the old ones promise for some."""
 
-    def broken(children: Any, parents: Any, begun: Any) -> Any:
+    def broken(children: Any, parents: Any, begun: Any, listed: Any) -> Any:
         top = max(promise.ts for end in parents.values() for promise in end.position.promises)
 
         def raised(step: Any) -> Any:
             its = tuple(replace(promise, ts=top) for promise in step.position.promises)
             return replace(step, position=replace(step.position, promises=its))
 
-        return [
-            raised(step) if type(step).__name__ == "BeginChild" else step for step in original(children, parents, begun)
-        ]
+        found = original(children, parents, begun, listed)
+        return [raised(step) if type(step).__name__ == "BeginChild" else step for step in found]
 
     return broken
 
@@ -278,8 +277,8 @@ def reserved_id_is_chosen_again(original: Function) -> Function:
 def merges_at_once_decide_each_for_some_parents(original: Function) -> Function:
     """All parents get their last files at once, so two merges of the same ones name different children."""
 
-    def broken(children: Any, parents: Any, begun: Any) -> Any:
-        found = list(original(children, parents, begun))
+    def broken(children: Any, parents: Any, begun: Any, listed: Any) -> Any:
+        found = list(original(children, parents, begun, listed))
         if not found or type(found[0]).__name__ == "BeginChild":
             return found
         of = type(found[0])

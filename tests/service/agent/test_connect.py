@@ -32,6 +32,7 @@ from tistream_agent.core.territory import assert_tiled
 from tistream_agent.position import ChainSealed, last_position
 from tistream_agent.reservation import Reservation
 from tistream_agent.reserved_ids import ReservedIds
+from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import tenant_keys
 from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.pd_leader import OtherCluster
@@ -203,12 +204,15 @@ def test_keys_that_are_divided_anew_go_on_in_chains_that_had_others(
 
 
 class Listed:
-    """The territories of a platform without agents. `refuses`: it does not answer any more."""
+    """The territories of a platform without agents. `refuses`: it does not answer any more. `of_another`: they are of
+    another keyspace than the command."""
 
     def __init__(self, there: dict[int, KeySpan]) -> None:
-        self.there, self.refuses = there, False
+        self.there, self.refuses, self.of_another = there, False, False
 
     def spans(self) -> dict[int, KeySpan]:
+        if self.of_another:
+            raise InvalidRequest("territory 1 is of --keyspace ''")
         return dict(self.there)
 
     def add(self, child: Child) -> None:
@@ -310,6 +314,114 @@ def test_a_division_is_finished_after_one_of_its_territories_was_divided(
     assert sorted(listed.there) == [3, 4, 5]
     assert_tiled(WHOLE, sorted(listed.there.values(), key=lambda span: span.start))
     assert tikv.holds == {f"tistream-7-connected-{number}": ts - 1 for number in (3, 4, 5)}
+
+
+class Refusing(MemoryObjectStore):
+    """No file of the territories `of` can be put."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of: set[int] = set()
+
+    def put_new(self, key: str, body: bytes) -> None:
+        name = layout.parse_change_file(key)
+        if name is not None and name[1] in self.of:
+            raise Unavailable("no answer from the object store")
+        super().put_new(key, body)
+
+
+class Divided:
+    """A tenant whose territory 1 has all keys, and a division of it into 2 and 3 that died."""
+
+    def __init__(self, tikv: EmulatedTikv, of: set[int]) -> None:
+        self.objects = Refusing()
+        self.world = World(tikv, objects=self.objects)
+        self.ts = self.world.connector.connect()
+        self.listed = Listed(dict(self.world.connector.divide({}, self.ts)))
+        self.divider = self.world.divider(self.listed)
+        self.objects.of = of
+        with pytest.raises(Unavailable):
+            self.divider.divide([1], 2)
+        self.objects.of = set()
+
+
+def _held(tikv: EmulatedTikv) -> dict[int, int]:
+    return {int(name.removeprefix("tistream-7-connected-")): ts for name, ts in tikv.holds.items()}
+
+
+# Attack: the object store does not answer before a division has changed anything
+def test_a_division_that_has_changed_nothing_holds_nothing(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    tikv = serve(EmulatedTikv())
+    divided = Divided(tikv, {1})
+    assert _held(tikv) == {1: divided.ts - 1}
+    assert divided.listed.there == {1: WHOLE}
+
+
+# Attack: a division dies when one of its two chains is begun; this one is disconnected, and the command is run again
+def test_the_keys_beside_a_begun_territory_that_was_disconnected_are_handed_over(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    divided = Divided(tikv, {3})
+    World(tikv, territory=2, objects=divided.objects).connector.disconnect()
+    _, high = divided.divider.divide([1], 2)
+    assert divided.listed.there == {3: high.span}
+    position = last_position(divided.objects, TENANT, 3, high.span)
+    assert position is not None
+    assert position.promises == (Promise(high.span, divided.ts),)
+    assert _held(tikv) == {3: divided.ts - 1}
+    assert "no territory has all keys of 2, which ended: `tistream connect --assign`" in divided.world.checks[-1].why
+
+
+# Attack: a division that died is run again with the address or the keyspace of another tenant
+def test_a_repeat_for_other_keys_changes_nothing(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    tikv = serve(EmulatedTikv())
+    divided = Divided(tikv, {2})
+    divided.listed.of_another = True
+    files, holds = [info.key for info in divided.objects.list_after("")], tikv.holds
+    with pytest.raises(InvalidRequest, match="is of --keyspace"):
+        divided.divider.divide([1], 2)
+    assert [info.key for info in divided.objects.list_after("")] == files
+    assert tikv.holds == holds
+
+
+# Attack: a division that died is run again a day later, when PD has forgotten its holds
+def test_a_repeat_holds_back_what_no_agent_has_claimed_before_it_releases_the_rest(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv)
+    ts = world.connector.connect()
+    listed = Listed(dict(world.connector.divide({}, ts)))
+    divider = world.divider(listed)
+    listed.refuses = True
+    with pytest.raises(Unavailable):
+        divider.divide([1], 2)
+    tikv.collect(ts - 1)
+    listed.refuses = False
+    divider.divide([1], 2)
+    assert _held(tikv) == {2: ts - 1, 3: ts - 1}
+
+
+# Attack: a division dies before it releases its holds; both its territories are divided again, one store is retired
+def test_a_division_is_finished_after_a_store_of_its_territories_was_retired(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv)
+    ts = world.connector.connect()
+    listed = Listed(dict(world.connector.divide({}, ts)))
+    divider = world.divider(listed)
+    divider.divide([1], 2)
+    for number in (2, 3):
+        divider.divide([number], 2)
+    for info in world.objects.list_after(layout.change_file_prefix(TENANT, 3)):
+        world.objects.delete(info.key)
+    GcHold(world.pd, TENANT, 1).move(ts - 1)
+    divider.divide([1], 2)
+    assert sorted(listed.there) == [4, 5, 6, 7]
+    assert _held(tikv) == dict.fromkeys([4, 5, 6, 7], ts - 1)
+    assert not list(world.objects.list_after(layout.change_file_prefix(TENANT, 3)))
 
 
 # Attack: a tenant with as many territories as it may have is divided further

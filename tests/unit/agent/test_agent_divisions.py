@@ -15,9 +15,11 @@ from tistream_agent.connecting.division import (
     BeginChild,
     SealParent,
     check_claimed,
+    check_free,
     new_children,
     next_steps,
     recorded_children,
+    unclaimed,
 )
 from tistream_agent.core.chain import SEALED, ChainEnd, Child, Position, Promise, read_children
 from tistream_agent.core.cutter import draft_without_rows
@@ -32,14 +34,15 @@ NONE = {2: ChainEnd(), 3: ChainEnd()}
 
 
 def test_a_split_ends_the_chain_and_then_begins_one_for_each_part() -> None:
-    assert next_steps(HALVES, {1: ChainEnd(AT_40)}, NONE) == [SealParent(1, AT_40)]
-    first, second = next_steps(HALVES, {1: SEALED_AT_40}, NONE)
+    assert next_steps(HALVES, {1: ChainEnd(AT_40)}, NONE, {1}) == [SealParent(1, AT_40)]
+    first, second = next_steps(HALVES, {1: SEALED_AT_40}, NONE, {1})
     promised = Promise(KeySpan(b"", b"t3"), 7), Promise(KeySpan(b"t3", b"t5"), 9)
     assert first == BeginChild(2, Position(0, 41, promised))
     assert second == BeginChild(3, Position(0, 41, (Promise(HIGH, 9),)))
     begun = NONE | {2: ChainEnd(Position(41, 42, promised))}
-    assert next_steps(HALVES, {1: SEALED_AT_40}, begun) == [second]
-    assert next_steps(HALVES, {1: SEALED_AT_40}, begun | {3: ChainEnd(Position(45, 46, (Promise(HIGH, 30),)))}) == []
+    assert next_steps(HALVES, {1: SEALED_AT_40}, begun, {1}) == [second]
+    begun[3] = ChainEnd(Position(45, 46, (Promise(HIGH, 30),)))
+    assert next_steps(HALVES, {1: SEALED_AT_40}, begun, {1}) == []
 
 
 def test_a_merge_waits_for_the_last_file_of_every_chain() -> None:
@@ -47,9 +50,11 @@ def test_a_merge_waits_for_the_last_file_of_every_chain() -> None:
     low, high = Position(50, 51, (Promise(LOW, 8),)), Position(60, 61, (Promise(HIGH, 6),))
     ends = {2: ChainEnd(low, True, both), 3: ChainEnd(high)}
     assert recorded_children(ends) == both
-    assert next_steps(both, ends, {4: ChainEnd()}) == [SealParent(3, high)]
+    assert next_steps(both, ends, {4: ChainEnd()}, {2, 3}) == [SealParent(3, high)]
     ends[3] = ChainEnd(high, True, both)
-    assert next_steps(both, ends, {4: ChainEnd()}) == [BeginChild(4, Position(0, 61, low.promises + high.promises))]
+    assert next_steps(both, ends, {4: ChainEnd()}, {2, 3}) == [
+        BeginChild(4, Position(0, 61, low.promises + high.promises))
+    ]
 
 
 # Attack: two commands merge the same territories at once, into different ones
@@ -59,9 +64,9 @@ def test_of_a_merge_the_lowest_parent_gets_its_last_file_alone() -> None:
     )
     ends = {4: ChainEnd(mid), 3: ChainEnd(low), 9: ChainEnd(high)}
     both = (Child(10, WHOLE),)
-    assert next_steps(both, ends, {10: ChainEnd()}) == [SealParent(3, low)]
+    assert next_steps(both, ends, {10: ChainEnd()}, {3, 4, 9}) == [SealParent(3, low)]
     ends[3] = ChainEnd(low, True, both)
-    assert next_steps(both, ends, {10: ChainEnd()}) == [SealParent(4, mid), SealParent(9, high)]
+    assert next_steps(both, ends, {10: ChainEnd()}, {3, 4, 9}) == [SealParent(4, mid), SealParent(9, high)]
 
 
 # Attack: territories are divided before any agent has claimed them, or after they got other keys
@@ -83,26 +88,56 @@ def test_territories_that_were_not_divided_together_are_named() -> None:
         recorded_children({1: SEALED_AT_40, 4: other})
     half = ChainEnd(Position(50, 51, (Promise(LOW, 8),)), True, (Child(4, WHOLE),))
     with pytest.raises(InvalidRequest, match="4 have other keys than 2: name every territory"):
-        next_steps((Child(4, WHOLE),), {2: half}, {4: ChainEnd()})
+        next_steps((Child(4, WHOLE),), {2: half}, {4: ChainEnd()}, {2, 3})
 
 
-# Attack: a command that slept goes on after one of its new territories was divided again
+# Attack: a command is run again after one of its new territories was divided again, and the store of the other retired
 def test_a_division_that_is_complete_begins_nothing_anew() -> None:
     again = NONE | {2: ChainEnd(Position(41, 42, (Promise(LOW, 9),)), True, (Child(5, LOW),))}
-    with pytest.raises(InvalidRequest, match="this division is complete: territory 2 was ended since"):
-        next_steps(HALVES, {1: SEALED_AT_40}, again)
+    assert next_steps(HALVES, {1: SEALED_AT_40}, again, {5, 6}) == []
+    assert next_steps(HALVES, {1: SEALED_AT_40}, NONE, {5, 6}) == []
+
+
+# Attack: a division dies when one of its two chains is begun, and this one is disconnected
+def test_a_division_of_which_one_begun_territory_was_disconnected_begins_the_others() -> None:
+    again = NONE | {2: ChainEnd(Position(42, 43, (Promise(LOW, 9),)), True)}
+    [step] = next_steps(HALVES, {1: SEALED_AT_40}, again, {1})
+    assert step == BeginChild(3, Position(0, 41, (Promise(HIGH, 9),)))
+
+
+# Attack: of two territories that are merged, one is disconnected before it has its last file
+def test_a_territory_that_was_disconnected_meanwhile_is_divided_no_more() -> None:
+    both = (Child(4, WHOLE),)
+    low, high = Position(50, 51, (Promise(LOW, 8),)), Position(60, 61, (Promise(HIGH, 6),))
+    ends = {2: ChainEnd(low, True, both), 3: ChainEnd(high, True)}
+    with pytest.raises(InvalidRequest, match="territory 3 was disconnected"):
+        next_steps(both, ends, {4: ChainEnd()}, {2})
+
+
+def test_the_new_territories_that_no_agent_has_claimed_are_those_with_one_file() -> None:
+    first = ChainEnd(Position(41, 42, (Promise(KeySpan(b"", b"t3"), 7), Promise(KeySpan(b"t3", b"t5"), 9))))
+    later = ChainEnd(Position(42, 43, (Promise(HIGH, 9),)))
+    assert unclaimed({1: SEALED_AT_40}, {2: first, 3: later}) == {2: 7}
+    assert unclaimed({1: SEALED_AT_40}, {2: replace(first, sealed=True), 3: ChainEnd()}) == {}
+
+
+# Attack: a person gives keys of a division that is under way to another territory
+def test_keys_that_another_territory_has_are_not_handed_over() -> None:
+    check_free(HALVES, {1: WHOLE, 2: LOW}, [1])
+    with pytest.raises(InvalidRequest, match="territory 7 has keys of the new territory 3: run `tistream disconnect"):
+        check_free(HALVES, {1: WHOLE, 7: KeySpan(b"t8", b"")}, [1])
 
 
 # Attack: a division died when the platform had one of its two territories, which was divided again
 def test_a_division_of_which_one_territory_was_ended_goes_on_with_the_others() -> None:
     begun = {2: ChainEnd(Position(41, 42, (Promise(LOW, 9),)), True, (Child(5, LOW),))}
     begun[3] = ChainEnd(Position(41, 42, (Promise(HIGH, 9),)))
-    assert next_steps(HALVES, {1: SEALED_AT_40}, begun) == []
+    assert next_steps(HALVES, {1: SEALED_AT_40}, begun, {2}) == []
 
 
 def test_a_territory_without_files_is_not_divided() -> None:
     with pytest.raises(InvalidRequest, match="territory 1 has no files yet"):
-        next_steps(HALVES, {1: ChainEnd()}, NONE)
+        next_steps(HALVES, {1: ChainEnd()}, NONE, {1})
 
 
 def test_new_territories_have_about_equally_many_regions_and_all_keys() -> None:

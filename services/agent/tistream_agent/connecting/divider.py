@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain as chained
 from typing import Protocol
 
-from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, Unavailable
+from tistream.errors import (
+    CommitConflict,
+    CommitStateUnknown,
+    CorruptObject,
+    InvalidRequest,
+    TiStreamError,
+    Unavailable,
+)
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.storage.object_store import ObjectStore
@@ -15,12 +22,15 @@ from tistream_agent.connecting.checks import CannotConnect, Check
 from tistream_agent.connecting.division import (
     BeginChild,
     DivisionStep,
+    SealParent,
     check_claimed,
+    check_free,
     new_children,
     next_steps,
     recorded_children,
+    unclaimed,
 )
-from tistream_agent.connecting.territories import first_keys
+from tistream_agent.connecting.territories import first_keys, not_taken
 from tistream_agent.core import chain
 from tistream_agent.core.chain import ChainEnd, Child
 from tistream_agent.core.cutter import draft_without_rows
@@ -42,7 +52,8 @@ class Assignments(Protocol):
     """The territories that the platform gives to agents."""
 
     def spans(self) -> Mapping[int, KeySpan]:
-        """The keys of each territory of the tenant, by id."""
+        """The keys of each territory of the tenant, by id. Raises InvalidRequest if the tenant's territories are of
+        another cluster or keyspace than the caller's."""
         ...
 
     def add(self, child: Child) -> None:
@@ -85,25 +96,40 @@ class Divider:
         begun before, it is finished as it was begun. Returns the new territories.
 
         Raises InvalidRequest, CannotConnect if history is gone or agents write too fast, CorruptObject, Unavailable.
+        If it has changed nothing before it raises, it leaves no hold on GC.
         """
+        self._assigned.spans()  # a command for another cluster or keyspace changes nothing
         children = self._chains(parents, into)
-        there = self._assigned.spans()
-        for number in parents:
-            if number in there:
-                self._assigned.remove(number)
-        for child in children:
-            if not self._end(child.store_id).sealed:  # one that was ended since has handed its keys on
-                self._assigned.add(child)
-        names = ", ".join(str(child.store_id) for child in children)
-        self._show(Check("territories", True, f"{', '.join(map(str, parents))} became {names}"))
+        self._hand_over(parents, children)
         self._sleep(_SETTLE_S)
         for number in parents:
             self._hold(number).release()
         return children
 
+    def _hand_over(self, parents: Sequence[int], children: Sequence[Child]) -> None:
+        """Give the children to the platform in place of the parents. Those that were ended since have handed their keys
+        on."""
+        begun = {child.store_id: self._end(child.store_id) for child in children}
+        heirs = [child for child in children if _is_open(begun[child.store_id])]
+        there = self._assigned.spans()
+        check_free(heirs, there, parents)
+        for number, lowest_ts in unclaimed({number: self._end(number) for number in parents}, begun).items():
+            self._hold_back([number], lowest_ts)  # those of a command that died may have run out
+        for number in parents:
+            if number in there:
+                self._assigned.remove(number)
+        for child in heirs:
+            self._assigned.add(child)
+        self._show(Check("territories", True, f"{', '.join(map(str, parents))} became {_ids(children)}"))
+        known = [*(child.span for child in heirs), *(span for number, span in there.items() if number not in parents)]
+        if left := [child for child in children if any(one.overlaps(child.span) for one in not_taken(known))]:
+            advice = "`tistream connect --assign` gives such keys to new ones"
+            self._show(Check("territories", True, f"no territory has all keys of {_ids(left)}, which ended: {advice}"))
+
     def _chains(self, parents: Sequence[int], into: int) -> tuple[Child, ...]:
         """End the chains of the parents, and begin those of the children, which are returned."""
         planned: tuple[Child, ...] = ()  # what this call has planned, while no last file names any children
+        named = False  # whether a last file may name what was planned, though none was read
         try:
             for _ in range(_ROUNDS):
                 ends = {number: self._end(number) for number in parents}
@@ -112,15 +138,18 @@ class Divider:
                     self._give_up(planned)
                 planned = () if children else planned or self._planned(parents, into, ends)
                 children = children or planned
-                steps = next_steps(children, ends, {child.store_id: self._end(child.store_id) for child in children})
+                begun = {child.store_id: self._end(child.store_id) for child in children}
+                steps = next_steps(children, ends, begun, self._assigned.spans())
                 if not steps:
                     return children
                 lowest = min(end.position.lowest_ts for end in ends.values() if end.position is not None)
-                self._hold_back(children, lowest)
+                self._hold_back([number for number, end in begun.items() if not end.sealed], lowest)
                 for step in steps:
                     self._put(step, children)
-        except (CannotConnect, InvalidRequest):
-            self._give_up(planned)
+                    named = named or isinstance(step, SealParent)
+        except (TiStreamError, KeyboardInterrupt) as error:
+            if not named or isinstance(error, CannotConnect | InvalidRequest):
+                self._give_up(planned)
             raise
         self._give_up(planned)
         raise CannotConnect(f"the agents of {parents} write faster than their chains are ended: run the command again")
@@ -169,10 +198,10 @@ class Divider:
             except Unavailable as error:
                 self._show(Check("garbage collection", True, f"held for territory {child.store_id} for a day: {error}"))
 
-    def _hold_back(self, children: Sequence[Child], lowest_ts: int) -> None:
+    def _hold_back(self, children: Sequence[int], lowest_ts: int) -> None:
         """Hold back garbage collection at `lowest_ts` for each child. Raises CannotConnect if history is gone."""
-        for child in children:
-            moved = self._hold(child.store_id).move(lowest_ts - 1)
+        for number in children:
+            moved = self._hold(number).move(lowest_ts - 1)
             if isinstance(moved, HoldRefused):
                 raise CannotConnect(str(HoldTooLow(moved.ts, moved.safe_point)))
 
@@ -192,3 +221,11 @@ class Divider:
 
     def _end(self, number: int) -> ChainEnd:
         return end_of_chain(self._objects, self._tenant, number, None)
+
+
+def _is_open(end: ChainEnd) -> bool:
+    return end.position is not None and not end.sealed
+
+
+def _ids(children: Sequence[Child]) -> str:
+    return ", ".join(str(child.store_id) for child in children)

@@ -7,15 +7,16 @@ A division replaces territories (the parents) by others (the children) that have
 2. The chain of each child begins with a file that repeats, for its keys, what the last files of the parents promise.
 3. The platform gives the children to agents, in place of the parents.
 
-Garbage collection is held back for the children before step 1. A division may be interrupted anywhere: the chains show
-which steps are missing. Two processes that divide the same parents at once meet in conditional PUTs: the parent with
+Garbage collection is held back for the children before step 1, and for the parents until after step 3. A division may
+be interrupted anywhere: the chains show which steps are missing, and the parents that the platform still has show
+whether step 3 has begun. Two processes that divide the same parents at once meet in conditional PUTs: the parent with
 the lowest id gets its last file first, alone, and the others get the names that this file has. Ids are reserved before
 a last file names them (reservation.py), so divisions of different parents never name the same ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tistream.errors import InvalidRequest
@@ -103,17 +104,22 @@ def check_claimed(parents: Mapping[int, KeySpan], ends: Mapping[int, ChainEnd]) 
 
 
 def next_steps(
-    children: Sequence[Child], parents: Mapping[int, ChainEnd], begun: Mapping[int, ChainEnd]
+    children: Sequence[Child],
+    parents: Mapping[int, ChainEnd],
+    begun: Mapping[int, ChainEnd],
+    listed: Container[int],
 ) -> Sequence[DivisionStep]:
-    """The steps that are due now; the chains must be read again after them. Empty if every child has its chain.
+    """The steps that are due now; the chains must be read again after them. Empty if every child has its chain, or had
+    it before the platform gave it to an agent.
 
     Args:
         children: `recorded_children`, or `new_children` if no parent names any.
         parents: the ends of the parents' chains.
         begun: the ends of the children's chains.
+        listed: the territories that the platform has, read after the chains.
 
-    Raises InvalidRequest if the parents are not those of the children, have no files, or if one child was ended since
-    and another one has no chain.
+    Raises InvalidRequest if the parents are not those of the children, have no files, or were disconnected before they
+    got their last files.
     """
     ends = {number: end.position for number, end in parents.items()}
     positions = {number: position for number, position in ends.items() if position is not None}
@@ -126,18 +132,52 @@ def next_steps(
             f"{_ids(children)} have other keys than {', '.join(map(str, sorted(parents)))}: name every territory that "
             "was divided into them"
         )
-    open_ones = [SealParent(one, positions[one]) for one, end in sorted(parents.items()) if not end.children]
-    if open_ones:
-        return open_ones if len(open_ones) < len(parents) else open_ones[:1]
-    missing = [child for child in children if begun[child.store_id].position is None]
-    ended = [number for number, end in sorted(begun.items()) if end.sealed]
-    if missing and ended:  # the chain was begun, and its files were deleted after `tistream store retire`
-        raise InvalidRequest(f"this division is complete: territory {ended[0]} was ended since")
-    next_ts = 1 + max(position.prev_ts for position in positions.values())
+    unnamed = [one for one, end in sorted(parents.items()) if not end.children]
+    if gone := [one for one in unnamed if one not in listed]:
+        raise InvalidRequest(f"territory {gone[0]} was disconnected, so it is divided no more")
+    if unnamed:
+        return [SealParent(one, positions[one]) for one in (unnamed if len(unnamed) < len(parents) else unnamed[:1])]
+    if any(one not in listed for one in parents):
+        return []  # every child was begun before: a chain that is missing was ended since, and its store retired
+    next_ts = _first_ts(parents)
     return [
         BeginChild(child.store_id, Position(0, next_ts, tiled(f"territory {child.store_id}", child.span, promises)))
-        for child in missing
+        for child in children
+        if begun[child.store_id].position is None
     ]
+
+
+def unclaimed(parents: Mapping[int, ChainEnd], begun: Mapping[int, ChainEnd]) -> dict[int, int]:
+    """The children that no agent has claimed yet, each with the lowest ts that its chain promises. No agent holds back
+    garbage collection for them.
+
+    Args:
+        parents: the ends of the parents' chains, which all name the children.
+        begun: the ends of the children's chains.
+    """
+    first_ts = _first_ts(parents)
+    return {
+        number: end.position.lowest_ts
+        for number, end in begun.items()
+        if end.position is not None and end.position.prev_ts == first_ts and not end.sealed
+    }
+
+
+def check_free(heirs: Iterable[Child], there: Mapping[int, KeySpan], parents: Container[int]) -> None:
+    """Check that the platform can take the children `heirs` in place of the parents. `there`: the keys of each
+    territory that it has. Raises InvalidRequest if another territory has some of their keys."""
+    for child in heirs:
+        for number, span in sorted(there.items()):
+            if number != child.store_id and number not in parents and span.overlaps(child.span):
+                raise InvalidRequest(
+                    f"territory {number} has keys of the new territory {child.store_id}: run `tistream disconnect "
+                    f"--territory` for one of the two, and then this command again"
+                )
+
+
+def _first_ts(parents: Mapping[int, ChainEnd]) -> int:
+    """The name of the first file of each child's chain."""
+    return 1 + max(end.position.prev_ts for end in parents.values() if end.position is not None)
 
 
 def _ids(children: Iterable[Child]) -> str:

@@ -15,7 +15,7 @@ from tistream_client.cli.base_url import DEFAULT_URL
 from tistream_client.cli.errors import TOKEN, TOKEN_FILE
 from tistream_client.cli.importing import importing
 from tistream_client.cli.local.context_app import context_app
-from tistream_client.cli.local.contexts import CONTEXT, FILES, Contexts, at_url, defaults, names, path_of
+from tistream_client.cli.local.contexts import CONTEXT, FILES, Contexts, at_url, defaults, names, path_of, tenant_of
 from tistream_client.cli.options import CLUSTER, TENANT, Url
 from tistream_client.cli.output import new_app
 from tistream_client.cli.points.points_app import add_commands
@@ -105,6 +105,7 @@ def ts(
 
 
 def doctor(
+    ctx: typer.Context,
     cluster: Annotated[str | None, typer.Option(help="Also look at this tenant.", envvar=CLUSTER)] = None,
     tenant: Annotated[str | None, typer.Option(help="Also look at this tenant.", envvar=TENANT)] = None,
     url: Url = DEFAULT_URL,
@@ -117,7 +118,7 @@ def doctor(
         from tistream_client.cli.api_client import ApiClient
         from tistream_client.cli.doctor import run_doctor
 
-    run_doctor(ApiClient(url, read_seconds=10), cluster, tenant)
+    run_doctor(ApiClient(url, read_seconds=10), cluster, tenant_of(ctx, cluster, tenant))
 
 
 app = make_app(tistream_client.__version__)

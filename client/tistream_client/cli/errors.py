@@ -61,11 +61,12 @@ _WAYS_OUT: dict[type[ApiError], str] = {
 }
 
 
-def failed(error: ApiError) -> Refused:
-    """The error of a command whose request the API refused: the detail, and the way out."""
+def failed(error: ApiError, way_out: str | None = None) -> Refused:
+    """The error of a command whose request the API refused: the detail, and the way out; None: that of the error."""
     text = error.detail if error.code is not None and not isinstance(error, LATER) else f"{error.where}: {error.detail}"
     cause = f" [cause {error.cause_id}]" if error.cause_id and error.status >= 500 else ""
-    return Refused(f"{text}{_way_out(error)}{cause}", AGAIN if isinstance(error, LATER) else FIX, error)
+    way_out = _way_out(error) if way_out is None else way_out
+    return Refused(f"{text}{way_out}{cause}", AGAIN if isinstance(error, LATER) else FIX, error)
 
 
 def _way_out(error: ApiError) -> str:

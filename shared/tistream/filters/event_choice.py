@@ -123,20 +123,26 @@ class EventChoice:
             self._fitted.clear()
         self._fitted.add(key)
 
-    def check_columns(self, tables: Sequence[Table]) -> None:
-        """Check that each rule of `columns` without wildcards names a column of one of the tables. Raises
-        InvalidRequest with the near name."""
+    def check_columns(self, *tables: Callable[[], Iterable[Table]]) -> None:
+        """Check that each rule of `columns` without wildcards names a column of one of the tables, if there are any.
+        The functions are called in turn, as long as a name is missing. Raises InvalidRequest with the near name."""
         if self.columns is None:
             return
-        names = list(dict.fromkeys(column.name for table in tables for column in table.visible_columns))
-        known = {fold(name) for name in names}
-        for name in self.columns.literals:
-            if name not in known:
-                raise InvalidRequest(
-                    f"columns: no table of this call has a column {name!r}{did_you_mean(name, names)}: correct it, or "
-                    "leave it out",
-                    {"parameter": "columns"},
-                )
+        names: list[str] = []
+        missing = self.columns.literals
+        for some in tables:
+            found = (column.name for table in some() for column in table.visible_columns)
+            names = list(dict.fromkeys([*names, *found]))
+            known = {fold(name) for name in names}
+            missing = [name for name in missing if name not in known]
+            if not missing:
+                return
+        if names:
+            raise InvalidRequest(
+                f"columns: no table of this call has a column {missing[0]!r}{did_you_mean(missing[0], names)}: "
+                "correct it, or leave it out",
+                {"parameter": "columns"},
+            )
 
     def keys(self, table: Table) -> tuple[HandleRange, ...] | None:
         """The handles of the rows of which `where` can be true; None: any."""

@@ -218,6 +218,21 @@ class TenantSource:
             found = [version for version in found if version.folded[1] == fold(scope.table)]
         return sorted((one for one in found if one.head.kind == "table"), key=lambda one: one.head.id)
 
+    def tables_within(self, window: Window, scope: Scope) -> list[TableVersion]:
+        """Every version of a base table of the scope with which rows of the window are decoded."""
+        wanted = (
+            None if scope.database is None else fold(scope.database),
+            None if scope.table is None else fold(scope.table),
+        )
+        with self._lock:
+            found = list(self._history().versions_within(window.low, window.high))
+        return [
+            one
+            for one in found
+            if one.head.kind == "table"
+            and all(name in (None, own) for name, own in zip(wanted, one.folded, strict=True))
+        ]
+
     def older_than(self, physical_ids: Iterable[int], begins_ts: int) -> bool:
         """Whether any of these ids may have had rows at `begins_ts` or at the tenant's snapshot, because its table or
         partition existed then. If the history of that time was dropped, the ids are compared with the highest id of the

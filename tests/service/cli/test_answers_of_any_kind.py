@@ -20,6 +20,7 @@ from tistream_cli.app import app
 from tistream_client.cli import main
 from tistream_client.cli.api_client import ApiClient
 from tistream_client.cli.errors import CliError
+from tistream_client.cli.points.reads import pages
 from tistream_client.cli.pull.directory import ToLines
 from tistream_client.cli.pull.format import PullRequest
 from tistream_client.cli.pull.pages import pull_pages
@@ -235,6 +236,66 @@ def test_a_page_that_is_cut_off_or_refused_for_now_is_asked_for_again(canned: Ca
     assert kept == [*ROWS, ROWS[0]]
     assert waits == [0.5, 1]
     assert [line.split(" ")[0] for line in out.getvalue().splitlines()] == ["waiting:", "waiting:"]
+
+
+BUSY = Text(503, "application/problem+json", json.dumps({"detail": "busy", "status": 503}))
+MORE = {"type": "end", "ts": "7", "cursor": "p1"}  # of rows
+DONE = {"type": "end", "ts": "7", "cursor": None}
+
+
+@pytest.mark.parametrize(("more", "last"), [(MORE, DONE), ({"type": "continue", "cursor": "p1"}, LAST)])
+def test_rows_and_net_changes_go_on_where_they_were_cut_off(
+    more: dict[str, object], last: dict[str, object], canned: Canned
+) -> None:
+    whole = [lines(*ROWS, more), lines(ROWS[0], last)]
+    canned.answers = [
+        lines(*ROWS, missing=9),
+        BUSY,
+        whole[0],
+        lines(ROWS[0]),
+        lines(ROWS[0], last, missing=9),
+        whole[1],
+    ]
+    waits: list[float] = []
+    found = pages(ApiClient(canned.url), "/rows", {"ts": "now"}, {"where": "1"}, None, waits.append)
+    assert list(found) == [*ROWS, ROWS[0], last]
+    assert [(one.get("ts"), one.get("cursor"), one["where"]) for one in canned.parameters()] == [
+        *[("now", None, "1")] * 3, *[(None, "p1", "1")] * 3,
+    ]  # fmt: skip
+    assert waits == [0.5, 1, 0.5, 1], "a page that is complete begins a new minute"
+
+
+def test_rows_that_give_up_say_where_to_go_on(canned: Canned) -> None:
+    canned.answers = [lines(*ROWS, MORE), lines(ROWS[0], missing=9), BUSY]
+    waits: list[float] = []
+    found = pages(ApiClient(canned.url), "/rows", {"ts": "now"}, {}, None, waits.append)
+    assert [next(found) for _ in ROWS] == ROWS
+    with pytest.raises(CliError) as ended:  # of a page that is not complete nothing is written
+        next(found)
+    assert sum(waits) > 50
+    assert (ended.value.status, str(ended.value)) == (75, "/rows: busy; to continue: --cursor p1")
+    canned.answers = [BUSY]
+    refused = CliRunner().invoke(
+        app, ["rows", "shop.orders", "--cluster", "7", "--tenant", "acme", "--url", canned.url]
+    )
+    assert str(refused.exception).endswith("busy; run the same command again later"), "nothing had arrived"
+
+
+def test_a_diff_goes_on_from_the_cursor_that_it_names(canned: Canned) -> None:
+    canned.answers = [lines({"type": "end", "from": "1", "to": "7", "cursor": None})]
+    words = ["diff", "shop.orders", "--cluster", "7", "--tenant", "acme", "--url", canned.url, "--cursor", "p1"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    [sent] = canned.parameters()
+    assert (sent["cursor"], sent.keys() & {"from", "to"}) == ("p1", set())
+    assert CliRunner().invoke(app, [*words, "--since", "1h"]).exit_code == 2
+
+
+def test_a_transaction_without_its_last_line_is_not_complete(canned: Canned) -> None:
+    canned.answers = [lines(*ROWS)]
+    words = ["txn", "5", "-o", "json", "--cluster", "7", "--tenant", "acme", "--url", canned.url]
+    found = CliRunner().invoke(app, words).exception
+    assert isinstance(found, CliError)
+    assert (found.status, "ended before its last line" in str(found)) == (75, True)
 
 
 @pytest.mark.parametrize("directory", [False, True])

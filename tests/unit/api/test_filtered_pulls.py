@@ -348,6 +348,39 @@ def test_where_is_compared_with_a_table_that_is_created_after_the_beginning() ->
             check_choice(wrong, world.source, scope, window, begins=True)
 
 
+def test_columns_of_tables_that_came_and_went_are_chosen() -> None:
+    world, window = everything(), whole()
+    scope = Scope(world.tenant)
+    ends = {one.name for ts in (window.low, window.high) for version in world.source.tables_at(ts, scope)
+            for one in version.table.visible_columns}  # fmt: skip
+    gone = sorted({(version.database, one.name) for version in world.source.tables_within(window, scope)
+                   for one in version.table.visible_columns if one.name not in ends})  # fmt: skip
+    assert gone
+    shown = 0
+    for database, column in (gone[0], gone[-1]):
+        for names in ((), (database,)):
+            found = pulled(world, *names, of=choice(columns=f"id,{column}"))
+            check_choice(choice(columns=column), world.source, Scope(world.tenant, *names), window, begins=True)
+            rows = [line for line in found if line["type"] == "row"]
+            wanted = [line for line in every(*names) if line["type"] == "row"]
+            for side in ("row", "old_row"):
+                assert [line[side] for line in rows] == [
+                    line[side] and {name: line[side][name] for name in line[side] if name in ("id", column)}
+                    for line in wanted
+                ]
+            shown += sum(column in (line["row"] or {}) for line in rows)
+    assert shown
+    with pytest.raises(InvalidRequest, match="no table of this call has a column"):
+        check_choice(choice(columns=f"{gone[0][1]}_x"), world.source, scope, window, begins=True)
+
+
+def test_columns_of_tables_that_do_not_exist_yet_are_not_refused() -> None:
+    world = everything()
+    scope, low = Scope(world.tenant), world.snapshot_ts
+    assert world.source.tables_at(low, scope) == []
+    check_choice(choice(columns="id"), world.source, scope, Window(low, low), begins=True)
+
+
 @pytest.mark.parametrize(
     ("of", "names", "parameter", "reason"),
     [

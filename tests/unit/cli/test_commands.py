@@ -74,6 +74,15 @@ def test_a_context_gives_what_is_required_and_the_url(config: Path) -> None:
     assert Contexts(config).values(None) == {}
 
 
+@pytest.mark.parametrize(("words", "environ"), [(["--cluster", "8"], {}), ([], {"TISTREAM_CLUSTER": "8"})])
+def test_a_doctor_does_not_look_at_the_tenant_of_a_context_in_another_cluster(
+    config: Path, words: list[str], environ: dict[str, str]
+) -> None:
+    run("context", "add", "prod", "--url", "http://127.0.0.1:9", "--cluster", "7", "--tenant", "acme")
+    with pytest.raises(CliError, match="--cluster and --tenant are needed together"):
+        CliRunner().invoke(app, ["doctor", *words], env=environ, catch_exceptions=False)
+
+
 @pytest.mark.parametrize(
     ("words", "environ", "sent"),
     [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tistream_client.cli.again import Patience, given_up
 from tistream_client.cli.errors import AGAIN, FIX, CliError, NoAnswer
-from tistream_client.cli.pull.again import Patience, given_up
 from tistream_client.core.errors import api_error
 
 CUT = NoAnswer("no answer from http://h")
@@ -40,12 +40,14 @@ def test_a_pull_that_follows_never_gives_up() -> None:
 
 
 def test_the_error_says_how_to_continue() -> None:
-    assert given_up(CUT, None, 3) is CUT, "nothing was written, or the same command continues"
+    assert given_up(CUT, None, 0) is CUT, "nothing was written, or the same command continues"
+    assert str(given_up(CUT, None, 3)) == "no answer from http://h; the first 3 events are written"
     found = given_up(CUT, "c9", 0)
     assert (str(found), found.status) == ("no answer from http://h; to continue: --cursor c9", AGAIN)
     refused = given_up(api_error("/x", 503, {"detail": "down"}, None), "c9", 2)
     assert isinstance(refused, CliError)
     assert refused.status == AGAIN
-    assert str(refused) == (
-        "/x: down; run the same command again later; to continue: --cursor c9, of whose events the first 2 are written"
-    )
+    assert str(refused) == "/x: down; to continue: --cursor c9, of whose events the first 2 are written"
+    busy = given_up(api_error("/x", 429, {"detail": "too many"}, "40"), "c9", 0)
+    assert str(busy) == "/x: too many; to continue after 40 s: --cursor c9", "the same command would begin again"
+    assert "run the same command again after 40 s" in str(given_up(api_error("/x", 429, {}, "40"), None, 0))

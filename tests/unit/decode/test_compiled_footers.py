@@ -75,6 +75,19 @@ def test_any_field_in_any_place_is_judged_alike(changes: list[tuple[int, int, tu
     compared(thrift.write_struct(struct), SMALL_END)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "judged"),
+    [((70, 60, 71), "accepted"), ((70, 60, 70), "refused"), ((70, 60, 65), "left to plain code")],
+)
+def test_fields_in_any_order_occur_once(numbers: tuple[int, ...], judged: str) -> None:
+    assert SMALL_FOOTER.endswith(b"\0")
+    foot = bytearray(SMALL_FOOTER[:-1])
+    for number in numbers:
+        zigzag = 2 * number
+        foot += bytes((thrift.BYTE, zigzag)) + (b"\1" if zigzag > 127 else b"") + b"\7"
+    assert compared(bytes(foot) + b"\0", SMALL_END) == judged
+
+
 @pytest.mark.parametrize("column", [5, 6, 7, 9, 11])
 def test_numbers_at_their_limits_are_judged_alike(column: int) -> None:
     for value in (-(2**63), -1, 0, 1, 2, 3, 4, 5, 2**31, 2**63 - 1):

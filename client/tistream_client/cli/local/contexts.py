@@ -17,6 +17,7 @@ _FILE = "tistream/contexts.json"
 FILES = ("token_file", "ca_file", "cert_file", "key_file")
 MEMBERS = ("url", "cluster", "tenant", *FILES)
 Values = Mapping[str, str]
+_OF_CONTEXT = "DEFAULT_MAP"  # click's name of the source of a value that `defaults` gives
 
 
 def path_of(environ: Mapping[str, str]) -> Path:
@@ -108,6 +109,13 @@ def defaults(command: Any, values: Values) -> dict[str, Any]:
         and (param.required or (param.envvar and (both or param.name == "url")))
         and "-" in param.opts[0]
     }
+
+
+def tenant_of(ctx: Any, cluster: str | None, tenant: str | None) -> str | None:
+    """The tenant, unless the context gives it and not the cluster, whose tenants are others. `ctx` is that of a command
+    with an optional `--cluster` and `--tenant`."""
+    own = cluster is None or ctx.get_parameter_source("cluster").name == _OF_CONTEXT
+    return tenant if own or ctx.get_parameter_source("tenant").name != _OF_CONTEXT else None
 
 
 def at_url(command: Any, told: Callable[[str], None]) -> None:

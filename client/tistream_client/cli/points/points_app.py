@@ -111,6 +111,7 @@ def diff(
     ] = None,
     to: Annotated[str, typer.Option("--until", "--to", callback=time_form, help="The later time.")] = "now",
     key: Annotated[str | None, typer.Option(help="The history of this row, change by change: id=1, or JSON.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Continue where an answer ended, between its times.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of keys; with --key, of newest changes.")] = (
         None
     ),
@@ -118,7 +119,9 @@ def diff(
     url: Url = DEFAULT_URL,
 ) -> None:
     """Print the differences of a table between two times, each key once; with --key, each change of one row."""
-    if key is None and since is None:
+    if cursor is not None and (key is not None or since is not None):
+        raise typer.BadParameter("cannot be used with --since or --key", param_hint="--cursor")
+    if key is None and since is None and cursor is None:
         raise typer.BadParameter(
             "is missing: --since 2h, or --key id=1 for the history of one row", param_hint="--since"
         )
@@ -131,7 +134,7 @@ def diff(
     client, named = ApiClient(url), Named.parse(cluster, tenant, table)
     times = {"to": ts_text(to, now_ms())} | ({} if since is None else {"from": ts_text(since, now_ms())})
     if key is None:
-        lines = pages(client, named.path("diff"), times, {}, limit)
+        lines = pages(client, named.path("diff"), times if cursor is None else {"cursor": cursor}, {}, limit)
         (show_json if as_json else show_events)(lines)
         return
     found = versions(client, named, {"key": key_text(key), **times}, limit or 1_000_000)[::-1]

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from tistream_client.cli.again import Patience, given_up
 from tistream_client.cli.api_client import ApiClient, tenant_path
-from tistream_client.cli.errors import CliError, NoAnswer, failed
+from tistream_client.cli.errors import LATER, CliError, NoAnswer, Refused, failed
 from tistream_client.core.errors import ApiError
 
 Line = dict[str, Any]
 PAGE = 10_000
+_LAST = ("end", "resolved", "continue")  # types of an answer's last line
+_CUT = "the answer ended before its last line, so the API server may have stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,37 +44,64 @@ class Named:
 
 
 def pages(
-    client: ApiClient, path: str, first: Mapping[str, str], always: Mapping[str, str], limit: int | None
+    client: ApiClient,
+    path: str,
+    first: Mapping[str, str],
+    always: Mapping[str, str],
+    limit: int | None,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Line]:
     """Read page after page, and yield every line. Each page ends with an `end` line, of which only the last page's is
     yielded. `first` are the parameters of the first request only; later requests have a cursor instead. `always` are
-    sent with each page. Raises CliError."""
+    sent with each page.
+
+    The lines of a page are yielded once it is complete. Once something has arrived, a page that is cut off, or refused
+    for now, is asked for again, for up to a minute of waits. Raises CliError.
+    """
     sent, params = 0, dict(first)
+    cursor: str | None = None
+    patience, begun, said = Patience(follow=False), False, ""
     while True:
         left = PAGE if limit is None else min(PAGE, limit - sent)
-        end: Line | None = None
-        for line in answer_lines(client, path, {**params, **always, "limit": str(left)}):
-            end = line if line["type"] in ("end", "resolved", "continue") else None
-            if end is None:
-                sent += 1
-                yield line
-        if end is None:
-            raise NoAnswer(
-                "the answer ended before its last line, so the API server may have stopped: run the command again"
-            )
+        lines: list[Line] = []
+        try:
+            for line in answer_lines(client, path, {**params, **always, "limit": str(left)}):
+                lines.append(line)
+        except CliError as error:
+            cause = error.refusal if isinstance(error, Refused) else error
+            if not isinstance(cause, LATER):
+                raise
+            begun = begun or bool(lines)
+            seconds = patience.seconds(cause, sent, cursor) if begun else None
+            if seconds is None:
+                raise given_up(cause, cursor, 0) from error
+            if str(error) != said:
+                said = str(error)
+                sys.stderr.write(f"waiting: {said}\n")
+            sleep(seconds)
+            continue
+        end, begun = lines.pop(), True
+        sent += len(lines)
+        yield from lines
         if end["type"] == "resolved" or end["cursor"] is None or (limit is not None and sent >= limit):
             yield end
             return
-        params = {"cursor": end["cursor"]}
+        cursor = end["cursor"]
+        params = {"cursor": cursor}
 
 
 def answer_lines(client: ApiClient, path: str, params: Mapping[str, str]) -> Iterator[Line]:
-    """Yield the parsed lines of one answer. Raises CliError."""
+    """Yield the parsed lines of one answer, up to its last one. Raises CliError."""
+    last = None
     try:
-        for line in client.lines(path, params):
-            yield json.loads(line)
+        for text in client.lines(path, params):
+            line = json.loads(text)
+            last = line["type"]
+            yield line
     except ApiError as error:
         raise failed(error) from error
+    if last not in _LAST:
+        raise NoAnswer(_CUT)
 
 
 def key_text(text: str) -> str:

@@ -130,7 +130,8 @@ class Directory(ABC):
     def _compare(self, stored: dict[str, Any], where: str) -> None:
         before = stored.get("asked", self._request)  # earlier versions did not store it
         begins = {"since": before.get("since"), "cursor": before.get("cursor")}
-        if "cursor" not in before and stored.get("page") == 0:  # of an earlier version, before its first page
+        # Of an earlier version, which did not store at which cursor it was asked to begin.
+        if "asked" not in stored or ("cursor" not in before and stored.get("page") == 0):
             begins["cursor"] = stored.get("cursor")
         if any(self._request[name] not in (None, begin) for name, begin in begins.items()):
             raise CliError(f"{where}, from which this pull continues: omit --since and --cursor, repeat --since "

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from tistream_client.cli.again import Patience, given_up
 from tistream_client.cli.api_client import ApiClient, changes_path
 from tistream_client.cli.errors import LATER
-from tistream_client.cli.pull.again import Patience, given_up
 from tistream_client.cli.pull.format import PullFormat, PullRequest
 from tistream_client.cli.pull.progress import Bar
 from tistream_client.cli.pull.pull import PullProgress, earliest_ts, is_over, is_past_end, page_parameters, waits_for

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
+from tistream_client.cli.again import Patience, given_up
 from tistream_client.cli.api_client import ApiClient, changes_path
 from tistream_client.cli.errors import LATER, NoAnswer, failed
-from tistream_client.cli.pull.again import Patience, given_up
 from tistream_client.cli.pull.format import PullRequest
 from tistream_client.cli.pull.progress import Bar, newest_ts
 from tistream_client.cli.times import shown_ts

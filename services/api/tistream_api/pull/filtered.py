@@ -67,11 +67,19 @@ def check_choice(choice: EventChoice, source: TenantSource, scope: Scope, window
 
     choice.check_once((key, begins), first_tables)
     if begins and choice.columns is not None:
-        choice.check_columns([one for ts in (window.low, window.high) for one in _tables(choice, source, scope, ts)])
+        choice.check_columns(
+            lambda: _tables(choice, source, scope, window.high),
+            lambda: _tables(choice, source, scope, window.low),
+            lambda: _of_choice(choice, source.tables_within(window, scope)),
+        )
 
 
 def _tables(choice: EventChoice, source: TenantSource, scope: Scope, ts: int) -> list[Table]:
-    return [version.table for version in source.tables_at(ts, scope) if choice.includes(version.name)]
+    return _of_choice(choice, source.tables_at(ts, scope))
+
+
+def _of_choice(choice: EventChoice, versions: Sequence[TableVersion]) -> list[Table]:
+    return [version.table for version in versions if choice.includes(version.name)]
 
 
 def _check_table(source: TenantSource, scope: Scope, window: Window, database: str, table: str) -> None:

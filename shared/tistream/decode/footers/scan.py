@@ -37,10 +37,10 @@ MAX_DEPTH = 16
 
 # What a struct or a list is, by its place in the footer
 _OTHER, _FILE, _GROUPS, _GROUP, _CHUNKS, _CHUNK, _COLUMN, _STATISTICS, _SIZES = range(9)
-# Of a frame: its kind, elements left, their type, depth, what it is, number and start of its field, its last field, and
-# a bit for each field that it has had
-_IN_FRAME = 9
-_KIND, _LEFT, _ELEMENT, _DEPTH, _ROLE, _NUMBER, _START, _LAST, _SEEN = range(_IN_FRAME)
+# Of a frame: its kind, elements left, their type, depth, what it is, number and start of its field, its last field,
+# a bit for each field below 64 that it has had, and the highest field from 64 on that it has had
+_IN_FRAME = 10
+_KIND, _LEFT, _ELEMENT, _DEPTH, _ROLE, _NUMBER, _START, _LAST, _SEEN, _HIGHEST = range(_IN_FRAME)
 
 
 @inline
@@ -107,7 +107,8 @@ def _note(
 @inline
 def _push(frames: Any, top: int, kind: int, left: int, element: int, depth: int, role: int) -> None:
     frames[top, _KIND], frames[top, _LEFT], frames[top, _ELEMENT] = kind, left, element
-    frames[top, _DEPTH], frames[top, _ROLE], frames[top, _LAST], frames[top, _SEEN] = depth, role, 0, 0
+    frames[top, _DEPTH], frames[top, _ROLE] = depth, role
+    frames[top, _LAST], frames[top, _SEEN], frames[top, _HIGHEST] = 0, 0, 0
 
 
 @inline
@@ -133,7 +134,7 @@ def _begin_row(role: int, groups: Any, chunks: Any, counts: I64) -> bool:
 @kernel
 def scan(data: U8, file: I64, groups: Any, chunks: Any, counts: I64) -> bool:  # noqa: PLR0911, PLR0912, PLR0915  # one loop
     """Find the values of the Thrift struct at the beginning of `data`. Returns whether it is sound, and has no field
-    number below 0, or above 63 and below that of the field before it. Writes the places of its values to `file`, and to
+    number below 0, or above 63 and not above all before it. Writes the places of its values to `file`, and to
     a row for each row group and each column chunk. `counts` gets the numbers of these rows."""
     frames = np.zeros((2 * MAX_DEPTH + 2, _IN_FRAME), np.int64)
     counts[:] = 0
@@ -160,8 +161,10 @@ def scan(data: U8, file: I64, groups: Any, chunks: Any, counts: I64) -> bool:  #
                     if frames[top, _SEEN] & bit:
                         return False
                     frames[top, _SEEN] |= bit
-                elif number <= frames[top, _LAST]:
+                elif number <= frames[top, _HIGHEST]:
                     return False
+                else:
+                    frames[top, _HIGHEST] = number
                 frames[top, _LAST] = number
                 if TRUE <= kind <= FALSE:  # the type of a boolean field is its value
                     _note(role, number, kind, at, at, file, groups, chunks, counts)

@@ -1,4 +1,4 @@
-"""Decides when a pull asks again after an answer that was cut off or refused for now. Pure."""
+"""Decides when a read asks again after an answer that was cut off or refused for now. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATIENCE_S = 60.0
 
 @dataclass(slots=True)
 class Patience:
-    """The waits of a pull. One that follows waits a second each time, without end. Any other one waits twice as long
+    """The waits of a read. One that follows waits a second each time, without end. Any other one waits twice as long
     each time, or as long as the server asks, and gives up after a minute of waits without a new event or cursor."""
 
     follow: bool
@@ -25,7 +25,7 @@ class Patience:
 
     def seconds(self, error: Exception, events: int, cursor: str | None) -> float | None:
         """For how many seconds to wait before the next request; None: give up. `events` and `cursor` are those of the
-        pull so far."""
+        read so far."""
         if self.follow:
             return _FOLLOW_S
         if isinstance(error, CliError) and error.status != AGAIN:
@@ -41,10 +41,14 @@ class Patience:
 
 
 def given_up(error: CliError | ApiError, cursor: str | None, after_cursor: int) -> CliError:
-    """The error of a pull that does not ask again. `cursor` is the last one that was written; None: none was, or the
+    """The error of a read that does not ask again. `cursor` is the last one that was written; None: none was, or the
     same command continues. `after_cursor` events were written behind it."""
-    found = failed(error) if isinstance(error, ApiError) else error
     if cursor is None:
-        return found
+        found = failed(error) if isinstance(error, ApiError) else error
+        return (
+            CliError(f"{found}; the first {after_cursor} events are written", found.status) if after_cursor else found
+        )
     written = f", of whose events the first {after_cursor} are written" if after_cursor else ""
-    return CliError(f"{found}; to continue: --cursor {cursor}{written}", found.status)
+    wanted = error.retry_after_s if isinstance(error, ApiError) else None
+    way_out = f"; to continue{'' if wanted is None else f' after {wanted:g} s'}: --cursor {cursor}{written}"
+    return failed(error, way_out) if isinstance(error, ApiError) else CliError(f"{error}{way_out}", error.status)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ from tistream.model.ids import TenantKey
 from tistream.schema.visible import Name
 from tistream.wire.bulk.changefeeds import SHARDS_MAX
 from tistream_changefeed.core.outgoing import SentMessage
-from tistream_changefeed.core.progress import StoredWindow, record_key, window_of
+from tistream_changefeed.core.progress import StoredWindow, decode, record_key, window_of
 from tistream_changefeed.dispatch.ownership import Ownership
 from tistream_changefeed.fingerprints.hashes import event_hashes
 from tistream_changefeed.fingerprints.windows import ComparedWindows, FoundParts, SentWindow, compared
@@ -21,31 +21,53 @@ from tistream_changefeed.verify.message_heads import MessageHead
 _BATCH = 4096  # events that are hashed together
 
 
-def shard_windows(records: Iterable[SentMessage], tenant: TenantKey, feed_id: str) -> list[list[SentWindow]]:
+@dataclass(frozen=True, slots=True)
+class ShardWindows:
+    """The windows of a shard whose records were read. `through_ts`: all windows with events at or below it are among
+    them. Records of later ones may be hidden although they are committed: readers of committed records see none behind
+    the first record of a transaction that is open, which another shard may have begun before."""
+
+    windows: tuple[SentWindow, ...] = ()
+    through_ts: int = 0
+
+
+def shard_windows(records: Iterable[SentMessage], tenant: TenantKey, feed_id: str) -> list[ShardWindows]:
     """The windows of each shard of a feed, from the records of the progress topic, in order. Records of another number
-    of shards than the newest one has, and of an earlier feed of this name, are left out."""
+    of shards than the newest one has, and of an earlier feed of this name, are left out. Raises FeedFailed if a record
+    is of a newer version."""
     keys = {record_key(tenant, feed_id, shard): shard for shard in range(SHARDS_MAX)}
-    found: list[tuple[int, StoredWindow]] = []
+    found: list[tuple[int, StoredWindow, SentMessage]] = []
     for one in records:
         shard = keys.get(one.key or b"")
         window = None if shard is None else window_of(one.value or b"")
         if shard is not None and window is not None:
-            found.append((shard, window))
+            found.append((shard, window, one))
     if not found:
         return []
-    newest = max(found, key=lambda one: one[1].generation)[1].generation
-    mine = [(shard, one) for shard, one in found if one.generation == newest]
+    newest = max(stored.generation for _, stored, _ in found)
+    mine = [each for each in found if each[1].generation == newest]
     shards = mine[-1][1].shards or 1
-    return [
-        [one.window for other, one in mine if other == shard and (one.shards or 1) == shards] for shard in range(shards)
-    ]
+    of: list[list[tuple[SentWindow, SentMessage]]] = [[] for _ in range(shards)]
+    for shard, stored, record in mine:
+        if shard < shards and (stored.shards or 1) == shards:
+            of[shard].append((stored.window, record))
+    return [_shard_windows(each, tenant) for each in of]
+
+
+def _shard_windows(found: Sequence[tuple[SentWindow, SentMessage]], tenant: TenantKey) -> ShardWindows:
+    """The windows of one shard and their records, in order."""
+    if not found:
+        return ShardWindows()
+    last = found[-1][1]
+    through_ts = decode(tenant, last.value or b"", last.topic).checkpoint_ts
+    return ShardWindows(tuple(window for window, _ in found), through_ts)
 
 
 @dataclass(slots=True)
 class MessageWindows:
     """Compares the messages of one feed with `windows`, those of each of its shards."""
 
-    windows: list[list[SentWindow]]
+    windows: list[ShardWindows]
     _found: list[FoundParts] = field(init=False)
     _shards: dict[tuple[str, int], int] = field(default_factory=dict)
     _batch: list[tuple[SentMessage, MessageHead]] = field(default_factory=list)
@@ -64,8 +86,8 @@ class MessageWindows:
         """Compare. The arguments are those of fingerprints.windows.compared."""
         self._hash()
         done = ComparedWindows()
-        for windows, found in zip(self.windows, self._found, strict=True):
-            done += compared(windows, found.events(), from_ts, to_ts, only)
+        for of, found in zip(self.windows, self._found, strict=True):
+            done += compared(of.windows, found.events(), from_ts, min(to_ts, of.through_ts), only)
         return done
 
     def _hash(self) -> None:

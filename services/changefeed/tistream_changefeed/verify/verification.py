@@ -26,7 +26,6 @@ from tistream_changefeed.config.kinds import scheme_of
 from tistream_changefeed.config.mysql_kind import SCHEMES
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.outgoing import Outgoing, SentMessage
-from tistream_changefeed.fingerprints.windows import SentWindow
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.secret_keys import SecretKeys
@@ -44,7 +43,7 @@ from tistream_changefeed.verify.file_events import reading as files_reading
 from tistream_changefeed.verify.files import FileComparison
 from tistream_changefeed.verify.kafka_range import KafkaRange
 from tistream_changefeed.verify.message_heads import MessageHead, MessageReader, ResolvedHead, Unreadable, reading
-from tistream_changefeed.verify.message_windows import MessageWindows, shard_windows
+from tistream_changefeed.verify.message_windows import MessageWindows, ShardWindows, shard_windows
 from tistream_changefeed.verify.tables import TableComparison
 from tistream_changefeed.verify.windows import only, verified_windows
 
@@ -262,7 +261,7 @@ class _Comparing:
                 elif head is not None and self._asked_for(head):
                     yield one, head, read.offset
 
-    def _windows(self) -> list[list[SentWindow]]:
+    def _windows(self) -> list[ShardWindows]:
         """The windows of each shard that were committed since the range began. Empty without transactions, because
         messages may then be repeated."""
         topic = self.target.progress_topic

@@ -562,12 +562,12 @@ def feed_needs_only_what_it_sends(original: Function) -> Function:
 def mysql_progress_outside_the_transaction(original: Function) -> Function:
     """Rows are committed into a database first, and the progress in a transaction of its own."""
 
-    def broken(self: Any, nets: Any, letters: Any, progress: Any) -> None:
+    def broken(self: Any, nets: Any, letters: Any, progress: Any, window: Any) -> None:
         old = getattr(self, "_old_progress", None)
         if nets and old is not None:
-            original(self, nets, letters, old)
+            original(self, nets, letters, old, None)
             nets, letters = (), ()
-        original(self, nets, letters, progress)
+        original(self, nets, letters, progress, window)
         self._old_progress = progress
 
     return broken

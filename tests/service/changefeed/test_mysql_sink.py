@@ -59,12 +59,15 @@ from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.progress import Fence, Progress, Revision
 from tistream_changefeed.core.shard import Order, Shard, Transaction
 from tistream_changefeed.feed_checks import FeedChecks
+from tistream_changefeed.fingerprints.rows import row_fingerprints
+from tistream_changefeed.fingerprints.windows import SentWindow
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow
+from tistream_changefeed.sinks.mysql import stored_progress
 from tistream_changefeed.sinks.mysql.connection import connected
 from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
 from tistream_changefeed.sinks.mysql.mysql_sink import MySqlSink
@@ -150,13 +153,18 @@ def inserting(commit_ts: int, epoch: int = 1) -> Transaction:
     """A transaction that inserts a row into a table without a key."""
     change = Change(None, {"a": commit_ts}, commit_ts, key=str(commit_ts).encode())
     window = split(EventWindow((batch(version([column("a")]), [change]),), ()), by_unique_index)
-    return Transaction(
-        NetWindow(net(window), commit_ts), (), Progress(Position(commit_ts), 0, Fence(1, epoch), rows=commit_ts)
-    )
+    progress = Progress(Position(commit_ts), 0, Fence(1, epoch), rows=commit_ts)
+    sent = SentWindow(commit_ts - 1, commit_ts, row_fingerprints(window.rows))
+    return Transaction(NetWindow(net(window), commit_ts), (), progress, sent)
 
 
 def numbers(server: MariaDb) -> list[int]:
     return sorted(number for (number,) in server.run("SELECT a FROM d.t"))
+
+
+def windows(server: MariaDb) -> list[tuple[int, str]]:
+    """The windows that are stored, by number."""
+    return [(number, text) for number, text in server.run("SELECT number, `window` FROM tistream.windows ORDER BY 1")]
 
 
 @pytest.fixture
@@ -309,12 +317,8 @@ def test_a_load_is_not_ended_by_an_update_that_leaves_out_the_snapshot(server: M
     assert progress_of(server)["load"][2] == "shop.k_int"
 
 
-def test_tables_are_compared_with_the_pool_and_what_differs_is_named(server: MariaDb, tmp_path: Path) -> None:
-    world = golden_world("everything")
-    rules = ["shop.k_*", "shop.orders"]
-    run = MySqlFeedRun(world, server, document(rules), start_ts=world.end_ts, options="?snapshot=now", sync_ms=20)
-    with working(run.holder()):
-        pass
+def verifying(world: World, server: MariaDb, tmp_path: Path, rules: list[str]) -> tuple[Verifications, VerifyFeed]:
+    """What compares the tables of a feed with these rules, and the request for it."""
     private, _ = new_pair(b"7" * 32)
     (tmp_path / "secrets.key").write_text(private)
     by = Verifications(
@@ -327,7 +331,7 @@ def test_tables_are_compared_with_the_pool_and_what_differs_is_named(server: Mar
         longest_ms=int(PATIENCE_S * 1000),
     )
     of = world.tenant
-    asked = VerifyFeed(
+    return by, VerifyFeed(
         cluster_id=of.cluster_id,
         tenant_id=of.tenant_id,
         changefeed_id="copy",
@@ -337,6 +341,15 @@ def test_tables_are_compared_with_the_pool_and_what_differs_is_named(server: Mar
         from_ts=0,
         to_ts=0,
     )
+
+
+def test_tables_are_compared_with_the_pool_and_what_differs_is_named(server: MariaDb, tmp_path: Path) -> None:
+    world = golden_world("everything")
+    rules = ["shop.k_*", "shop.orders"]
+    run = MySqlFeedRun(world, server, document(rules), start_ts=world.end_ts, options="?snapshot=now", sync_ms=20)
+    with working(run.holder()):
+        pass
+    by, asked = verifying(world, server, tmp_path, rules)
     found = by.verify(asked)
     assert (found.equal, found.of, found.to_ts) == (True, "tables", str(world.end_ts))
     assert len(found.tables) > 15
@@ -384,6 +397,50 @@ def test_tables_are_compared_with_the_pool_and_what_differs_is_named(server: Mar
         replace(by, longest_ms=0).verify(asked)
 
 
+def test_windows_are_compared_with_the_pool_and_what_the_feed_has_written_otherwise_is_named(
+    server: MariaDb, tmp_path: Path
+) -> None:
+    world = golden_world("everything")
+    rules = ["shop.k_*"]
+    run = MySqlFeedRun(world, server, document(rules), "?worker-count=2", slot_rows=2, window_bytes=200)
+    with working(run.holder()):
+        pass
+    by, asked = verifying(world, server, tmp_path, rules)
+    found = by.verify(asked)
+    assert (found.equal, found.windows > 5) == (True, True)
+    number, text = next(one for one in reversed(windows(server)) if json.loads(one[1])[3])
+    after_ts, until_ts, late, ((database, table, events, *sums), *others) = json.loads(text)
+    other = json.dumps([after_ts, until_ts, late, [[database, table, events + 1, *sums], *others]])
+    server.run(f"UPDATE tistream.windows SET `window` = '{other}' WHERE number = {number}")
+    altered = by.verify(asked)
+    assert (altered.equal, altered.differences) == (False, [])
+    ((name, at, written),) = ((one.table, one.to_ts, one.events) for one in altered.window_differences)
+    assert (name, at, written) == (table, until_ts, altered.window_differences[0].messages + 1)
+    server.run("UPDATE tistream.windows SET version = 2")
+    with pytest.raises(InvalidRequest, match="windows have version 2; this program knows 1: upgrade the workers"):
+        by.verify(asked)
+    server.run("DROP TABLE tistream.windows")  # as an earlier release leaves it
+    assert (by.verify(asked).equal, by.verify(asked).windows) == (True, 0)
+    with working(run.holder()):
+        pass
+    assert windows(server) == []
+
+
+def test_of_the_windows_of_a_feed_the_newest_are_kept(table: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_progress, "WINDOWS_KEPT", 10)
+    for first in (11, 50):
+        with opened(table) as sink:
+            for ts in range(first, first + 32):
+                sink.write(inserting(ts))
+    assert [number for number, _ in windows(table)] == list(range(55, 65))
+    other = replace(inserting(90), progress=Progress(Position(90), 0, Fence(2, 1)))
+    order = Order(TenantKey("7", "acme"), "copy", 0, Fence(2, 1), 80)
+    with closing(MySqlSink(target_of(table), order, CLOCK, random_id())) as sink:
+        sink.open()
+        sink.write(other)
+        assert windows(table)[0][0] == 1, "those of a feed that was created anew"
+
+
 def test_rows_with_which_a_feed_begins_go_into_empty_tables_only(server: MariaDb) -> None:
     world = golden_world("everything")
     server.run("CREATE DATABASE shop")
@@ -414,6 +471,7 @@ def test_rows_and_their_progress_are_one_transaction(table: MariaDb) -> None:
         with pytest.raises(FeedFailed, match="full"):
             sink.write(inserting(12))
     assert (numbers(table), rows_written(table)) == ([11], 11)
+    assert [(number, json.loads(text)[1]) for number, text in windows(table)] == [(1, "11")]
 
 
 @pytest.mark.parametrize(

@@ -62,3 +62,16 @@ def test_the_place_of_a_message_is_printed() -> None:
         "  shop.orders: 9 events, 8 messages, 1 missing",
         '  repeated: shop.orders {"id": "7"}, commit_ts 15, orders-2, offset 5',
     ]
+
+
+def test_windows_of_a_database_are_compared_with_the_pool() -> None:
+    row = LOST.model_copy(update={"topic": ""})
+    of_tables = FOUND.model_copy(update={"of": "tables", "differences": [row]})
+    assert lines_of(of_tables.model_dump(), RANGE) == [
+        "as of 20:",
+        "  shop.orders: 9 rows, 8 in the database, 1 missing",
+        '  missing: shop.orders {"id": "7"}, commit_ts 15',
+        "  not as it was written: shop.orders above 12, up to 16: 4 events were written, 3 are in the pool",
+        "  3 windows compared with the fingerprints of what was written",
+        "  different",
+    ]

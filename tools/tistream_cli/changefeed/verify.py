@@ -48,6 +48,7 @@ def lines_of(found: dict[str, Any], wanted: VerifyRange) -> list[str]:
     ranged = topics or files or found["of"] == "lake"
     lines = [f"above {found['from_ts']}, up to {found['to_ts']}:" if ranged else f"as of {found['to_ts']}:"]
     units = _UNITS.get(found["of"], ("rows", "in the database"))
+    there = "in the pool" if found["of"] == "tables" else "there"
     lines += [
         f"  {one['database']}.{one['table']}: {one['events']} {units[0]}, {one['messages']} {units[1]}"
         + "".join(f", {one[what]} {what}" for what in ("missing", "unexpected", "repeated") if one[what])
@@ -61,7 +62,7 @@ def lines_of(found: dict[str, Any], wanted: VerifyRange) -> list[str]:
     ]
     lines += [
         f"  not as it was written: {one['database'] or '*'}.{one['table'] or '*'} above {one['from_ts']}, up to "
-        f"{one['to_ts']}: {one['events']} events were written, {one['messages']} are there"
+        f"{one['to_ts']}: {one['events']} events were written, {one['messages']} are {there}"
         for one in found.get("window_differences", ())
     ]
     if found.get("windows"):

@@ -86,8 +86,8 @@ def build_feed_look_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         whether they are equal, or which events are missing, unexpected or repeated, and in which windows (ranges of
         commit_ts that the feed wrote at once) the events are not those that were written. With `repair_topic` the
         missing ones are written there, in order. 409 if the range has too many events, 503 if the topics or files are
-        not read in time: compare a shorter range. For a feed into a database, the tables are compared as they are; 503
-        if that takes too long: compare one table."""
+        not read in time: compare a shorter range. For a feed into a database, the tables are compared as they are, and
+        its windows with the tenant's rows; 503 if the tables take too long: compare one."""
         ask = read(VerifyChangefeed, body or b"{}")
         feed = calls.feed(cluster_id, tenant_id, changefeed_id)
         view = tenants.view(name_of(cluster_id), name_of(tenant_id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class RowEvents:
             out[batch.at - self.first] = part
         return out
 
-    def between(self, start: int, end: int) -> RowEvents:
+    def between(self, start: int, end: int) -> Self:
         """Implement Payload.between."""
         low, high = self.first + start, self.first + end
         rows = []
@@ -51,7 +52,7 @@ class RowEvents:
             begin, finish = np.searchsorted(batch.at, [low, high])
             if begin < finish:
                 rows.append(batch if finish - begin == len(batch) else taken(batch, np.arange(begin, finish)))
-        return RowEvents(replace(self.window, rows=tuple(rows)), low)
+        return replace(self, window=replace(self.window, rows=tuple(rows)), first=low)
 
     def contents(self) -> Iterator[Content]:
         """Implement Payload.contents: no messages are counted."""

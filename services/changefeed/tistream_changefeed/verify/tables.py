@@ -1,10 +1,11 @@
 """Compares the tables of a feed into a database with the tenant's rows as of the feed's progress there. One transaction
-of the database reads the progress and the rows, so the feed may run meanwhile."""
+of the database reads the progress and the rows, so the feed may run meanwhile. Then table_windows.py compares the
+windows that are stored with the progress."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -22,24 +23,29 @@ from tistream.pool.versions.plan import records_of
 from tistream.pool.versions.pool_reads import PoolReads
 from tistream.pool.versions.reader import Reader
 from tistream.read.cursor import Scope
+from tistream.read.scan import Budget
 from tistream.restore.fingerprint import Hashes, hashes_of_rows, hashes_of_selected, select_list
 from tistream.schema.tidb.create_table import Dialect
 from tistream.schema.tidb.quoting import quoted_name
 from tistream.schema.tidb.table import Column
-from tistream.schema.visible import TableVersion, fold
+from tistream.schema.visible import Name, TableVersion, fold
 from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, FeedVerification, VerifiedTable, VerifyFeed
 from tistream_changefeed.core.failure import failed
+from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.dispatch.table_shards import TableShard
+from tistream_changefeed.fingerprints.windows import ComparedWindows, SentWindow
 from tistream_changefeed.hold.loading import check_complete
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.rows.handle_key import handle_columns
 from tistream_changefeed.sinks.mysql.connection import connected, failure_of
 from tistream_changefeed.sinks.mysql.mysql_feed import MySqlFeed
-from tistream_changefeed.sinks.mysql.stored_progress import StoredState, state_of
+from tistream_changefeed.sinks.mysql.stored_progress import StoredState, state_of, windows_of
 from tistream_changefeed.sinks.mysql.target import MySqlServer
 from tistream_changefeed.verify.compared_rows import ComparedRows, RowDifferences
 from tistream_changefeed.verify.database_state import NotNow, shown_ts
+from tistream_changefeed.verify.table_windows import TableWindows
+from tistream_changefeed.verify.windows import only, verified_windows
 
 _AGAIN_S = 0.05  # between two looks for a moment at which the tables show one ts
 _ROWS = 10_000  # of a part of the answer
@@ -70,6 +76,7 @@ class TableComparison:
     server: MySqlServer
     view: Pool
     reader: Reader
+    budget: Budget
     clock: Clock
     deadline_ms: int
     differences: list[Difference] = field(default_factory=list)
@@ -80,7 +87,9 @@ class TableComparison:
             raise InvalidRequest("the feed leaves out events by event filters, so its tables differ from the pool")
         with connected(self.server, self.left_s() + 1) as target:
             try:
-                shown = self._shown(target)
+                shards = self._shown(target)
+                shown = [progress.at.low_ts for progress in shards]
+                windows = windows_of(target, self.server, self.tenant, self.ask.changefeed_id, dict(enumerate(shards)))
                 tables = [one for shard, ts in enumerate(shown) for one in self._shard(target, shard, ts)]
                 self._check_unaltered(target, shown)
             except TargetFailed as error:
@@ -91,25 +100,30 @@ class TableComparison:
                 raise failure_of(error, self.server) from error
         if self.ask.table is not None and not tables:
             raise InvalidRequest(f"the feed sends no table {self.ask.table}", {"parameter": "table"})
+        of = only(self.ask.table, [(one.database, one.table) for one in tables])
+        as_sent = sum((self._windows(*one, windows, of) for one in enumerate(shards)), ComparedWindows())
         differences = self.differences[:DIFFERENCES_MAX]
         return FeedVerification(
             changefeed_id=self.ask.changefeed_id,
             from_ts=str(min(shown)),
             to_ts=str(max(shown)),
-            equal=not differences,
+            equal=not differences and not as_sent.differences,
             tables=sorted(tables, key=lambda one: (one.database, one.table)),
             differences=differences,
             of="tables",
+            windows=as_sent.count,
+            window_differences=verified_windows(as_sent),
         )
 
-    def _shown(self, target: MySqlTarget) -> tuple[int, ...]:
-        """Begin a transaction in which the tables show the rows as of one ts, and return that ts of each shard."""
+    def _shown(self, target: MySqlTarget) -> list[Progress]:
+        """Begin a transaction in which the tables show the rows as of one ts, and return the progress of each
+        shard."""
         while True:
             target.execute_all(_SNAPSHOT)
             stored = self._stored(target)
             found = shown_ts(stored.shards, stored.ddl_ts, self.feed.config.shards)
             if not isinstance(found, NotNow):
-                return found
+                return [stored.shards[shard][0] for shard in range(self.feed.config.shards)]
             target.execute("ROLLBACK")
             if not found.passes:
                 raise InvalidRequest(found.reason)
@@ -143,6 +157,18 @@ class TableComparison:
                 check_complete(self.view, [version], ts)
                 yield _OneTable(self, target, version, ts).result()
 
+    def _windows(
+        self, shard: int, progress: Progress, windows: Mapping[int, Sequence[SentWindow]], of: Name | None
+    ) -> ComparedWindows:
+        """Compare the windows of a shard that were written under the present configuration."""
+        applied, pipeline = (
+            progress.applied,
+            replace(self.feed.pipeline, shard=TableShard(shard, self.feed.config.shards)),
+        )
+        from_ts = 0 if applied is None else max(applied.from_ts, applied.after_ts)
+        comparison = TableWindows(self.tenant, pipeline, self.view, self.budget, self._is_late)
+        return comparison.result(windows.get(shard, ()), from_ts, progress.at.low_ts, of)
+
     def _asked_for(self, version: TableVersion) -> bool:
         return self.ask.table is None or fold(".".join(version.name)) == fold(self.ask.table)
 
@@ -150,8 +176,11 @@ class TableComparison:
         """The seconds until the comparison is given up; at least one."""
         return max(1, (self.deadline_ms - self.clock.monotonic_ms() + 999) // 1000)
 
+    def _is_late(self) -> bool:
+        return self.clock.monotonic_ms() > self.deadline_ms
+
     def _check_time(self, reason: str) -> None:
-        if self.clock.monotonic_ms() > self.deadline_ms:
+        if self._is_late():
             raise self._late(reason)
 
     def _late(self, reason: str) -> Unavailable:

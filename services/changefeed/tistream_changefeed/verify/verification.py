@@ -99,8 +99,8 @@ class Verifications:
         feed = mysql_feed(ask.sink_uri, ask.config, ask.skips)
         check_hosts([feed.server.address], self.hosts)
         server = feed.server.with_secrets(self.keys.values(tenant, ask.sink_uri, ask.config, ask.secrets))
-        view = self._view(tenant)
-        return _answered(TableComparison(ask, tenant, feed, server, view, self.reader, self.clock, deadline_ms).result)
+        of, view = (ask, tenant, feed, server), self._view(tenant)
+        return _answered(TableComparison(*of, view, self.reader, self.budget, self.clock, deadline_ms).result)
 
     def _files(self, ask: VerifyFeed, tenant: TenantKey, deadline_ms: int) -> FeedVerification:
         if ask.repair_topic is not None:

@@ -76,9 +76,10 @@ class VerifiedTable(Wire):
 
 
 class VerifiedWindow(Wire):
-    """A window (`from_ts`, `to_ts`], in which the sink does not hold the events that the feed has written for a table.
-    `events`: the number of events that were written. `messages`: the number that was found; if it is the same, their
-    contents differ. `table` is empty if the window has more than 100 tables, whose fingerprints were added up."""
+    """A window (`from_ts`, `to_ts`], in which the sink does not hold the events that the feed has written for a table;
+    of a database, in which the pool does not. `events`: the number of events that were written. `messages`: the number
+    that was found; if it is the same, their contents differ. `table` is empty if the window has more than 100 tables,
+    whose fingerprints were added up."""
 
     database: str
     table: str

@@ -28,7 +28,7 @@ from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow, raw_changes
 from tistream_changefeed.sinks.left_out import LetterMark, ddl_letter, without_skipped
 from tistream_changefeed.sinks.mysql.ddl import is_sent
-from tistream_changefeed.sinks.mysql.payload import DdlMark, NetWindow
+from tistream_changefeed.sinks.mysql.payload import CommittedEvents, DdlMark, NetWindow
 from tistream_changefeed.table_errors.rules import ErrorRules
 from tistream_changefeed.table_errors.table_failed import naming
 
@@ -81,7 +81,7 @@ class MySqlPipeline:
             kept.append(sent)
         window = split(EventWindow(tuple(batch for batch in kept if len(batch)), ()), by_unique_index)
         letters.sort(key=lambda one: one.commit_ts)
-        return Encoded(RowEvents(window), _net, letters=tuple(letters))
+        return Encoded(CommittedEvents(window), _net, letters=tuple(letters))
 
     def _filtered(self, window: EventWindow) -> Iterator[RowBatch]:
         for batch in window.rows:

@@ -24,6 +24,7 @@ from tistream_changefeed.core.new_tables import NewTables
 from tistream_changefeed.core.progress import Progress, check_revision
 from tistream_changefeed.core.shard import Order, Transaction
 from tistream_changefeed.core.sync_points import SyncMark
+from tistream_changefeed.fingerprints.windows import SentWindow
 from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.sinks.left_out import LetterMark
@@ -54,6 +55,7 @@ class MySqlSink:
         self._executor: Executor | None = None
         self._dialect = Dialect.MYSQL
         self._at = self._high = Position(0)
+        self._windows = 0  # the number of the newest one that is stored
 
     @property
     def where(self) -> str:
@@ -68,7 +70,7 @@ class MySqlSink:
         found = stored_progress.opened(first, self._server, order, self._name)
         shards = stored_progress.of_shards(first, self._server, order, SHARDS_MAX)
         check_revision(shards.values(), order.fence, order.revision, order.shards, self.where)
-        self._executor = new_executor("mysql-slots", self._server.slots)
+        self._executor, self._windows = new_executor("mysql-slots", self._server.slots), found.windows
         if found.progress is not None and found.high is not None:
             self._at, self._high = found.progress.at, found.high
         return found.progress, {}
@@ -114,7 +116,7 @@ class MySqlSink:
             elif isinstance(mark, LetterMark | SyncMark):
                 kept.append(mark)
         nets = rows.tables if isinstance(rows, NetWindow) else ()
-        self._write(nets, kept, transaction.progress)
+        self._write(nets, kept, transaction.progress, transaction.window)
         self._at = transaction.progress.at
         return True
 
@@ -148,7 +150,13 @@ class MySqlSink:
     def _text(self, at: Position) -> str:
         return stored_progress.text_of(self._order, at)
 
-    def _write(self, nets: Sequence[TableNet], kept: Sequence[LetterMark | SyncMark], progress: Progress) -> None:
+    def _write(
+        self,
+        nets: Sequence[TableNet],
+        kept: Sequence[LetterMark | SyncMark],
+        progress: Progress,
+        window: SentWindow | None,
+    ) -> None:
         # A table that has stopped catches up from before windows of which some slots have written their parts.
         repeats = self._at < self._high or bool(progress.stopped)
         count = sum(map(len, nets))
@@ -181,8 +189,13 @@ class MySqlSink:
             elif not repeats:  # else some slots have rows from above the sync point
                 self._synced(first, mark.ts)
         record = records.encode(self._order.tenant, progress).decode()
+        stored = self._windows
+        if window is not None and window.after_ts < window.until_ts:
+            stored += 1
+            stored_progress.store_window(first, self._order, stored, window)
         first.execute(f"UPDATE {PROGRESS} SET progress = %s WHERE feed = %s AND slot = 0", (record, self._feed))
         first.commit()
+        self._windows = stored
 
     def _synced(self, slot: Slot, ts: int) -> None:
         """Store a sync point, and delete old ones, in the transaction of the first slot."""

@@ -1,4 +1,4 @@
-"""What a feed into MySQL sends besides row events: the net change of a window, and DDLs. Pure."""
+"""What a feed into MySQL sends: row events, of which a transaction writes the net change, and DDLs. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,20 @@ from tistream.arrays import Int64s
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name
 from tistream_changefeed.core.outgoing import Content
+from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.fingerprints.fingerprint import Fingerprints
+from tistream_changefeed.fingerprints.rows import row_fingerprints
 from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.net import TableNet
+
+
+@dataclass(frozen=True)
+class CommittedEvents(RowEvents):
+    """Row events of which the fingerprints are stored with the progress."""
+
+    def fingerprints(self) -> Fingerprints:
+        """Implement Payload.fingerprints."""
+        return row_fingerprints(self.window.rows)
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,7 @@ class NetWindow:
         yield from ()
 
     def fingerprints(self) -> Fingerprints:
-        """Implement Payload.fingerprints: none."""
+        """Implement Payload.fingerprints: none, because those of the events are stored."""
         return {}
 
 

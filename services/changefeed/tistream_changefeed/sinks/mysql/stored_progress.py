@@ -1,7 +1,8 @@
-"""Reads and writes the progress of a feed in the server that it writes to."""
+"""Reads and writes the progress of a feed, and the fingerprints of its windows, in the server that it writes to."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -13,10 +14,13 @@ from tistream.schema.tidb.create_table import Dialect
 from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream.wire.bulk.changefeeds import SHARDS_MAX
 from tistream_changefeed.core import progress as records
-from tistream_changefeed.core.failure import fenced
+from tistream_changefeed.core.failure import failed, fenced
 from tistream_changefeed.core.progress import Fence, Progress
 from tistream_changefeed.core.shard import Order
-from tistream_changefeed.sinks.mysql.connection import failure_of
+from tistream_changefeed.fingerprints import windows
+from tistream_changefeed.fingerprints.rows import ROWS_VERSION
+from tistream_changefeed.fingerprints.windows import SentWindow
+from tistream_changefeed.sinks.mysql.connection import Slot, failure_of
 from tistream_changefeed.sinks.mysql.target import (
     ADD_HOLDER,
     DDLS,
@@ -24,20 +28,25 @@ from tistream_changefeed.sinks.mysql.target import (
     PROGRESS,
     SYNC_TABLES,
     TABLES,
+    WINDOWS,
+    WINDOWS_KEPT,
     MySqlServer,
 )
 
 _COLUMN_EXISTS = 1060
+_NO_TABLE = 1146
+_SWEPT = 64  # windows, after which old ones are deleted
 _LOCK_WAIT_S = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a server has of a feed: its progress (None if it has none), and the highest position that any slot may have
-    written."""
+    """What a server has of a feed: its progress (None if it has none), the highest position that any slot may have
+    written, and the number of the newest window."""
 
     progress: Progress | None
     high: Position | None
+    windows: int = 0
 
 
 def feed_key(order: Order) -> str:
@@ -67,14 +76,16 @@ def opened(target: MySqlTarget, server: MySqlServer, order: Order, holder: str) 
                 f"UPDATE {PROGRESS} SET generation = %s, epoch = %s, holder = %s WHERE feed = %s",
                 (*order.fence, holder, key),
             )
+        sql = f"SELECT MAX(number) FROM {WINDOWS} WHERE feed = %s AND generation = %s"
+        number = int(target.rows(sql, (key, order.fence.generation))[0][0] or 0)
     except TargetFailed as error:
         raise failure_of(error, server) from error
     stored = next((record for slot, _, _, _, record in rows if slot == 0 and record is not None), None)
     if stored is None:
-        return Found(None, None)
+        return Found(None, None, number)
     found = records.decode(order.tenant, stored.encode(), f"{server.where} {PROGRESS} {key}")
     begun = [text for _, generation, _, text, _ in rows if text and generation == order.fence.generation]
-    return Found(found, max([found.at, *(_position(order.tenant, text) for text in begun)]))
+    return Found(found, max([found.at, *(_position(order.tenant, text) for text in begun)]), number)
 
 
 def _create(target: MySqlTarget, server: MySqlServer) -> None:
@@ -135,6 +146,44 @@ def state_of(target: MySqlTarget, server: MySqlServer, tenant: TenantKey, feed_i
     first = records.record_key(tenant, feed_id, 0).decode()  # this shard executes all DDLs
     sql = f"SELECT MAX(commit_ts) FROM {DDLS} WHERE feed = %s AND generation = %s"
     return StoredState(shards, int(target.rows(sql, (first, newest))[0][0] or 0))
+
+
+def store_window(slot: Slot, order: Order, number: int, window: SentWindow) -> None:
+    """Store the fingerprints of a window in the open transaction of the first slot, and delete old ones. Raises
+    FeedFailed."""
+    feed, generation = feed_key(order), order.fence.generation
+    text = json.dumps(window.members(), separators=(",", ":"), ensure_ascii=False)
+    slot.execute(
+        f"INSERT INTO {WINDOWS} (feed, generation, number, version, `window`) VALUES (%s, %s, %s, %s, %s)",
+        (feed, generation, number, ROWS_VERSION, text),
+    )
+    if not number % _SWEPT:
+        slot.execute(
+            f"DELETE FROM {WINDOWS} WHERE feed = %s AND (generation < %s OR generation = %s AND number <= %s)",
+            (feed, generation, generation, number - WINDOWS_KEPT),
+        )
+
+
+def windows_of(
+    target: MySqlTarget, server: MySqlServer, tenant: TenantKey, feed_id: str, shards: Mapping[int, Progress]
+) -> Mapping[int, list[SentWindow]]:
+    """The windows of these shards, in the order in which they were committed. Empty if no holder of this release has
+    run. Raises FeedFailed, TargetFailed."""
+    found: dict[int, list[SentWindow]] = {}
+    for shard, progress in shards.items():
+        key = records.record_key(tenant, feed_id, shard).decode()
+        sql = f"SELECT version, `window` FROM {WINDOWS} WHERE feed = %s AND generation = %s ORDER BY number"
+        try:
+            rows = target.rows(sql, (key, progress.fence.generation))
+        except TargetFailed as error:
+            if error.code != _NO_TABLE:
+                raise
+            return {}
+        if newer := [version for version, _ in rows if version != ROWS_VERSION]:
+            reason = f"its windows have version {newer[0]}; this program knows {ROWS_VERSION}: upgrade the workers"
+            raise failed("sink", f"{server.where} {WINDOWS} {key}", reason)
+        found[shard] = [windows.parse(json.loads(text)) for _, text in rows]
+    return found
 
 
 def text_of(order: Order, at: Position) -> str:

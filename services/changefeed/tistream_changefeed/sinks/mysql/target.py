@@ -10,6 +10,8 @@ from tistream.secrets.references import filled
 from tistream_changefeed.config.feed_config import MySqlConfig
 
 PROGRESS, DDLS, LETTERS = "`tistream`.`progress`", "`tistream`.`ddl`", "`tistream`.`dead_letters`"
+WINDOWS = "`tistream`.`windows`"
+WINDOWS_KEPT = 1_000  # of a shard, the newest ones
 IDLE_S = 60  # after which the server closes an idle connection, and frees the locks of a holder that hangs
 TABLES = (
     "CREATE DATABASE IF NOT EXISTS `tistream`",
@@ -40,11 +42,20 @@ TABLES = (
   `table` TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   `letter` LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
 ) ENGINE=InnoDB""",
+    f"""CREATE TABLE IF NOT EXISTS {WINDOWS} (
+  `feed` VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `generation` BIGINT NOT NULL,
+  `number` BIGINT NOT NULL,
+  `version` INT NOT NULL,
+  `window` LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  PRIMARY KEY (`feed`, `generation`, `number`)
+) ENGINE=InnoDB""",
 )
 """The statements that create what the sink stores. A row of `progress` is that of one slot: `generation` and `epoch`
 are the fence; `holder` is the name of the sink that has taken the slot; `begun` is the cursor after the newest window
 of which the slot has written its part; `progress` is the record of the feed, which only the first slot has, and writes
-last."""
+last. A row of `windows` has the fingerprints of the events of one transaction (fingerprints/windows.py, rows.py), and
+is written with the record. `number` counts them; `version` is that of the hashes."""
 HAS_HOLDER = (
     "SELECT 1 FROM information_schema.columns "
     "WHERE table_schema = 'tistream' AND table_name = 'progress' AND column_name = 'holder'"

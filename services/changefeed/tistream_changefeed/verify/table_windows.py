@@ -1,0 +1,76 @@
+"""Compares the windows that a feed into a database has stored with the events that the tenant's rows have now. So a
+difference of a table is known to be one of what the feed has written, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from tistream.errors import Gone
+from tistream.model.ids import TenantKey
+from tistream.read.chosen_scope import ChosenScope
+from tistream.read.cursor import Place, Position
+from tistream.read.scan import Budget
+from tistream.schema.visible import Name
+from tistream_changefeed.fingerprints.rows import event_rows
+from tistream_changefeed.fingerprints.windows import ComparedWindows, FoundParts, SentWindow, compared
+from tistream_changefeed.hold.pool import Pool
+from tistream_changefeed.sinks.mysql.mysql_pipeline import MySqlPipeline
+from tistream_changefeed.sinks.mysql.payload import CommittedEvents
+
+EVENTS_MAX = 100_000  # that are read again
+
+
+@dataclass(frozen=True, slots=True)
+class TableWindows:
+    """Compares the windows of one shard. `pipeline`: that of the shard. `late` returns whether time is up: then the
+    windows above what was read are left out."""
+
+    tenant: TenantKey
+    pipeline: MySqlPipeline
+    view: Pool
+    budget: Budget
+    late: Callable[[], bool]
+
+    def result(self, windows: Sequence[SentWindow], from_ts: int, to_ts: int, only: Name | None) -> ComparedWindows:
+        """Compare the newest windows with about EVENTS_MAX events. The other arguments are those of
+        fingerprints.windows.compared. Raises what reads of the pool raise."""
+        chosen = newest_events([one for one in windows if from_ts <= one.after_ts and one.until_ts <= to_ts])
+        chosen = [one for one in chosen if self._served(one.after_ts)]
+        if not chosen:
+            return ComparedWindows()
+        low_ts, found = min(one.after_ts for one in chosen), FoundParts()
+        read_ts = self._read(found, low_ts, to_ts)
+        return compared(windows, found.events(), low_ts, read_ts, only)
+
+    def _served(self, ts: int) -> bool:
+        """Whether the events above `ts` are still in the pool."""
+        try:
+            self.view.check_served(ts)
+        except Gone:
+            return False
+        return True
+
+    def _read(self, found: FoundParts, low_ts: int, to_ts: int) -> int:
+        """Read the events with `low_ts` < commit_ts <= `to_ts`, and return the ts up to which they were read."""
+        scope, read_ts = ChosenScope(self.tenant, choice=self.pipeline.tables), low_ts
+        for batch in self.pipeline.scan(self.view.source, scope, Position(low_ts), to_ts, self.budget).batches():
+            rows = batch.events.chosen(np.flatnonzero(batch.events.place != int(Place.DDL)))
+            if len(rows):
+                events = cast(CommittedEvents, self.pipeline.rows(rows, lambda _: 1).messages)
+                for one in event_rows(events.window.rows):
+                    found.add(*one)
+            read_ts = read_ts if batch.through is None else batch.through
+            if self.late() or batch.barrier is not None:
+                break
+        return read_ts
+
+
+def newest_events(windows: Sequence[SentWindow]) -> list[SentWindow]:
+    """The newest windows that have at most EVENTS_MAX events in all; at least one, if there are any."""
+    counts = [sum(table.events for table in one.tables.values()) for one in reversed(windows)]
+    count = int(np.searchsorted(np.cumsum(counts), EVENTS_MAX, side="right")) if counts else 0
+    return list(windows[-max(1, count) :])

@@ -74,6 +74,11 @@ class MySqlTarget:
             self._connection.close()
 
     @property
+    def number(self) -> int:
+        """The id of the connection at the server, as SHOW PROCESSLIST has it."""
+        return int(self._connection.thread_id())
+
+    @property
     def dialect(self) -> Dialect:
         """The SQL dialect of the server, recognized by its version text."""
         version = str(self.rows("SELECT VERSION()")[0][0])

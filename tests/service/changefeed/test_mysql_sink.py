@@ -19,6 +19,7 @@ from support.feed_batches import golden_windows
 from support.feed_run import StillView
 from support.feed_tables import Change, batch, column, version
 from support.mariadb import MariaDb
+from support.mariadb import running as mariadb_running
 from support.mysql_feed import (
     CLOCK,
     PASSWORD,
@@ -70,6 +71,7 @@ from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.mysql import stored_progress
 from tistream_changefeed.sinks.mysql.connection import connected
 from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
+from tistream_changefeed.sinks.mysql.lock_holders import lock_holders
 from tistream_changefeed.sinks.mysql.mysql_sink import MySqlSink
 from tistream_changefeed.sinks.mysql.payload import DdlMark, NetWindow
 from tistream_changefeed.sinks.mysql.statements import statements
@@ -610,6 +612,54 @@ def test_a_ddl_that_was_executed_before_a_crash_is_not_executed_again(server: Ma
         server.run("UPDATE tistream.ddl SET done = 0")  # and before it
         runner.run(mark)
         assert len(server.run("SHOW INDEX FROM shop.a")) == 2
+
+
+def test_a_ddl_names_the_session_that_it_waits_for_and_is_executed_once_that_has_ended(server: MariaDb) -> None:
+    mark = DdlMark(event("alter table a add index (v)", "add index"), (), (("shop", "a"),))
+    server.run("CREATE DATABASE shop")
+    for name in "ab":
+        server.run(f"CREATE TABLE shop.{name} (id INT PRIMARY KEY, v INT)")
+    with ddls(server) as of_feed, closing(server.connect()) as user, user.cursor() as cursor:
+        runner = replace(of_feed, lock_wait_s=1)
+        cursor.execute("SELECT * FROM shop.a")
+        with pytest.raises(FeedFailed) as refused:
+            runner.run(mark)
+        failure = refused.value.failure
+        assert (failure.kind, failure.stage, failure.object) == ("retry", "ddl", "shop.a")
+        session = rf"one of those with an open transaction: {user.thread_id()} \(root@\S+, \d+ s\); the feed goes on"
+        assert re.search(
+            f"DDL job 7 at commit_ts .* waits for a session that uses table shop.a, .*{session}", failure.reason
+        )
+        server.run("INSERT INTO shop.a VALUES (1, 1)")  # others do not wait meanwhile
+        assert len(server.run("SHOW INDEX FROM shop.a")) == 1
+        user.rollback()
+        cursor.execute("LOCK TABLES shop.a WRITE")
+        with pytest.raises(FeedFailed, match=r"job 7 .* waits for a session that uses table shop\.a"):
+            runner.run(mark)
+        cursor.execute("UNLOCK TABLES")
+        runner.run(mark)
+        assert len(server.run("SHOW INDEX FROM shop.a")) == 2
+
+
+def test_a_server_that_knows_who_holds_a_lock_of_a_table_tells_it(tmp_path: Path) -> None:
+    names = ("--performance-schema", "--performance-schema-instrument=wait/lock/metadata/sql/mdl=ON")
+    with mariadb_running(tmp_path / "named", names) as server:
+        emptied(server)
+        server.run("CREATE DATABASE shop")
+        for name in "ab":
+            server.run(f"CREATE TABLE shop.{name} (id INT PRIMARY KEY, v INT)")
+        with opened(server), closing(server.connect()) as user, closing(server.connect()) as other:
+            for connection, name in ((user, "b"), (other, "a")):
+                connection.cursor().execute(f"SELECT * FROM shop.{name}")
+            with connected(target_of(server)) as asking:
+                found = lock_holders(asking, [("shop", "c"), ("shop", "b")], [])
+                assert (found.table, found.certain) == (("shop", "b"), True)
+                assert [one.id for one in found.sessions] == [user.thread_id()]
+                assert re.fullmatch(
+                    rf"session {user.thread_id()} \(root@.*, \d+ s\), which uses table shop.b", str(found)
+                )
+                whole = lock_holders(asking, [("shop", "")], [user.thread_id()])
+                assert [one.id for one in whole.sessions] == [other.thread_id()]
 
 
 def test_a_ddl_that_the_server_refuses_names_it(server: MariaDb) -> None:

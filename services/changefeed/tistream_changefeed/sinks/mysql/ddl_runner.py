@@ -3,6 +3,9 @@
 A server commits a DDL by itself. So it is first stored which statement is executed, and how the tables are defined
 before it. After a crash the definitions show whether it was executed. The row of the first slot is locked meanwhile, so
 that a holder that was replaced cannot execute a DDL late.
+
+A DDL waits for transactions that use its table, and statements that come after it wait behind it. So it waits for
+LOCK_WAIT_S seconds at most, and is tried again later. TiDB has no such limit.
 """
 
 from __future__ import annotations
@@ -16,18 +19,21 @@ from tistream.schema.tidb.create_table import Dialect
 from tistream.schema.tidb.quoting import quoted_name
 from tistream.schema.visible import Name
 from tistream.targets.mysql import MySqlTarget, TargetFailed
-from tistream_changefeed.core.failure import retry
+from tistream_changefeed.core.failure import FeedFailed, retry
 from tistream_changefeed.core.shard import Order
 from tistream_changefeed.sinks.mysql.connection import Slot, failure_of
 from tistream_changefeed.sinks.mysql.ddl import DdlRefused, ddl_statements, looked_at, session_time
 from tistream_changefeed.sinks.mysql.faults import fault_of
+from tistream_changefeed.sinks.mysql.lock_holders import lock_holders
 from tistream_changefeed.sinks.mysql.payload import DdlMark
 from tistream_changefeed.sinks.mysql.stored_progress import feed_key
 from tistream_changefeed.sinks.mysql.target import DDLS, IDLE_S, MySqlServer
 from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
+LOCK_WAIT_S = 30  # for sessions that use the table
 ALIVE_S = 10.0  # between two signs of life of the connection that has the lock, while a DDL runs
 DATABASE_EXISTS = 1007
+LOCK_WAIT = 1205
 _ABSENT = frozenset({1049, 1146})  # unknown database, no such table
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
@@ -44,6 +50,7 @@ class DdlRunner:
     executor: Executor
     dialect: Dialect
     begun: str
+    lock_wait_s: int = LOCK_WAIT_S
 
     def run(self, mark: DdlMark) -> None:
         """Execute the statements of a DDL that were not executed before. Raises FeedFailed; and TablesRefused if the
@@ -63,6 +70,8 @@ class DdlRunner:
         comment = f"/* tistream {key[0]} {mark.event.job_id}.{step} */"
         server = self.other.target()
         try:
+            if self.dialect is not Dialect.TIDB:
+                server.execute(f"SET SESSION lock_wait_timeout = {self.lock_wait_s}")
             stored = server.rows(f"SELECT done, `before` FROM {DDLS} WHERE {where}", key)
             if stored and stored[0][0]:
                 return
@@ -72,8 +81,9 @@ class DdlRunner:
             if not stored or stored[0][1] == now:
                 self._execute(server, mark, f"{comment} {sql}", (*key, mark.event.commit_ts, 0, now, sql), not stored)
         except TargetFailed as error:
+            failure = self._failed(error, mark, server)
             self.other.close()
-            raise failure_of(error, self.server) from error
+            raise failure from error
         self.slot.begin(self.begun)
         self.slot.execute(f"UPDATE {DDLS} SET done = 1 WHERE {where}", key)
         self.slot.commit()
@@ -103,15 +113,27 @@ class DdlRunner:
                     self.slot.execute("SELECT 1")
         except TargetFailed as error:
             if error.code != DATABASE_EXISTS or event.action != "create schema":
-                raise self._refused(error, mark) from error
+                raise self._refused(error, mark, server) from error
         finally:
             self.slot.rolled_back()
 
-    def _refused(self, error: TargetFailed, mark: DdlMark) -> Exception:
+    def _refused(self, error: TargetFailed, mark: DdlMark, server: MySqlTarget) -> Exception:
         if fault_of(error.code) == "table":
             remedy = "do by hand what it says, or skip it, then resume the feed"
             return TablesRefused(mark.names, _named(mark, str(error), remedy))
-        return failure_of(error, self.server)
+        return self._failed(error, mark, server)
+
+    def _failed(self, error: TargetFailed, mark: DdlMark, server: MySqlTarget) -> FeedFailed:
+        """The failure for an error that concerns no table, or only says that a table is locked."""
+        if error.code != LOCK_WAIT:
+            return failure_of(error, self.server)
+        try:
+            holders = lock_holders(server, mark.names, [self.slot.target().number])
+        except TargetFailed as other:
+            return failure_of(other, self.server)
+        table, event = ".".join(holders.table).removesuffix("."), mark.event
+        reason = f"DDL job {event.job_id} at commit_ts {event.commit_ts} waits for {holders}"
+        return retry("ddl", table, f"{reason}; the feed goes on by itself once that transaction has ended", "locked")
 
     def _check_ended(self, server: MySqlTarget, comment: str) -> None:
         """Check that the statement of a holder that was killed does not run any more."""

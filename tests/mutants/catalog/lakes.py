@@ -99,4 +99,4 @@ def a_cursor_expires_with_its_snapshot(original: Function) -> Function:
 def a_letter_is_written_again_after_a_crash(original: Function) -> Function:
     """The letters that are there are not looked at."""
 
-    return lambda self, table: set()
+    return lambda self, table, least_ts: set()

@@ -198,3 +198,28 @@ def test_skips_of_a_batch_are_found_once_each() -> None:
         for ts, raw in zip(batch.commit_ts, batch.raw, strict=True)
     ])  # fmt: skip
     assert [at for at, _ in found] == same.tolist()
+
+
+class Counted(np.ndarray[Any, Any]):
+    """An array of commit_ts, and the number of elements that were compared."""
+
+    compared = 0
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **more: Any) -> Any:
+        Counted.compared += max(np.size(one) for one in inputs)
+        plain = [one.view(np.ndarray) if isinstance(one, Counted) else one for one in inputs]
+        return getattr(ufunc, method)(*plain, **more)
+
+
+def test_the_work_for_skips_grows_with_their_number_and_not_with_its_square() -> None:
+    batch = max(golden_window().batches, key=len)
+    name = ".".join(batch.version.name)
+    at = np.arange(len(batch))
+    named = [
+        Skip(commit_ts=int(ts), table=name, key=raw.as_py().hex(), reason="r")
+        for ts, raw in zip(batch.commit_ts, batch.raw, strict=True)
+    ]
+    counted = replace(batch, commit_ts=batch.commit_ts.view(Counted))
+    assert [place for place, _ in SkippedEvents(named, "d", 1_000).rows(counted)] == at.tolist()
+    assert len(batch) > 50
+    assert Counted.compared < 20 * len(batch)

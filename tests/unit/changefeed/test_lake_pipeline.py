@@ -24,6 +24,7 @@ from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.hold.holder import IDLE_MS, PAUSE_MS
 from tistream_changefeed.hold.new_rows import NewRows
 from tistream_changefeed.hold.pool import Pool
+from tistream_changefeed.rows.net import net
 from tistream_changefeed.sinks.iceberg.lake_feed import lake_feed
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.left_out import LetterMark
@@ -83,14 +84,20 @@ def test_a_feed_that_sends_no_rows_stores_how_far_it_has_read(rules: list[str], 
 
 
 def by_day() -> Events:
-    """Changes of a table whose key is a date: an insert, and then an insert, a delete and an update with a date that no
-    calendar has."""
+    """Changes of a table whose key is a date: an insert, and then an insert, a delete and updates with a date that no
+    calendar has; the last one is of the first row."""
     of = version([column("day", tidb.DATE, tidb.FLAG_NOT_NULL), column("n")], [Key("primary", ("day",), primary=True)])
     days = ((None, "2024-02-29"), (None, "0000-00-00"), ("2020-02-00", None), ("2020-02-30", "2020-03-01"))
+    days = (*days, ("2024-02-29", "2024-02-31"))
     found = batch(
         of,
         [
-            Change(*(one and {"day": one, "n": ts} for one in sides), ts, ts - 1, record_key(of.table.id, ts))
+            Change(
+                *(one and {"day": one, "n": ts} for one in sides),
+                ts,
+                ts - 1,
+                record_key(of.table.id, {15: 11}.get(ts, ts)),
+            )
             for ts, sides in enumerate(days, 11)
         ],
     )
@@ -109,10 +116,18 @@ def by_day() -> Events:
 def test_a_row_whose_key_no_calendar_has_stops_the_feed_or_is_a_dead_letter() -> None:
     letters = {"tistream": {"tables": [{"matcher": ["d.*"], "on-row-error": "dead-letter"}]}}
     sent = lake_feed(URI, letters).pipeline.rows(by_day(), lambda _: 1)
-    assert sent.messages.commit_ts.tolist() == [11]
-    assert [one.commit_ts for one in sent.letters] == [12, 13, 14]
+    assert sent.messages.commit_ts.tolist() == [11, 14, 15]
+    (rows,) = sent.messages.window.rows
+    assert [(old >= 0, new >= 0) for old, new in zip(rows.old_at, rows.new_at, strict=True)] == [
+        (False, True),
+        (False, True),  # an update from a key that the table does not have
+        (True, False),  # the row goes with its earlier key
+    ]
+    (shown,) = net(sent.messages.window)
+    assert [one.to_pydict()["day"] for one in (shown.deletes, shown.updates, shown.inserts)] == [[], [], ["2020-03-01"]]
+    assert [one.commit_ts for one in sent.letters] == [12, 13, 14, 15]
     told = [json.loads(one.sent.value) for one in sent.letters if isinstance(one.sent, LetterMark)]
-    assert [one["new"] and one["new"]["day"] for one in told] == ["0000-00-00", None, "2020-03-01"]
+    assert [one["new"] and one["new"]["day"] for one in told] == ["0000-00-00", None, "2020-03-01", "2024-02-31"]
     assert {one["reason"][:24] for one in told} == {"column day of its key ha"}
     key = record_key(100, 12)
     with pytest.raises(
@@ -121,7 +136,7 @@ def test_a_row_whose_key_no_calendar_has_stops_the_feed_or_is_a_dead_letter() ->
         lake_feed(URI, {}).pipeline.rows(by_day(), lambda _: 1)
     assert (found.value.commit_ts, found.value.key) == (12, key)
     changes = lake_feed(URI.replace("both", "changelog"), {}).pipeline.rows(by_day(), lambda _: 1)
-    assert (changes.messages.commit_ts.tolist(), changes.letters) == ([11, 12, 13, 14], ())
+    assert (changes.messages.commit_ts.tolist(), changes.letters) == ([11, 12, 13, 14, 15], ())
 
 
 @dataclass(frozen=True)

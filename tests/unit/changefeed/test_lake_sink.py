@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from pyiceberg.table.update import RemoveSnapshotRefUpdate
 
 from support import feed_tables
 from support.effort import cases, seeds
@@ -35,7 +36,9 @@ from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.split import never, split
 from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.iceberg.lake import Commit, Lake
+from tistream_changefeed.sinks.iceberg.lake_files import write_file
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
+from tistream_changefeed.sinks.iceberg.lake_rows import by_hour
 from tistream_changefeed.sinks.iceberg.lake_sink import LakeSink
 from tistream_changefeed.sinks.iceberg.table_schema import Shape
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget
@@ -501,12 +504,16 @@ def touched(catalog: SqlCatalog, name: str, *, alone: bool = False) -> None:
     """Another program adds a snapshot to a table. `alone`: it drops all others, and their tags."""
     with catalog.load_table(name).transaction() as change:
         change.update_snapshot().merge_append().commit()
-    table = catalog.load_table(name)
     if alone:
-        for tag in [one for one in table.refs() if one != "main"]:
-            table.manage_snapshots().remove_tag(tag).commit()
-        others = [one.snapshot_id for one in table.metadata.snapshots if one.snapshot_id != current(table)]
-        table.maintenance.expire_snapshots().by_ids(others).commit()
+        all_but_current_expire(catalog, name)
+
+
+def all_but_current_expire(catalog: SqlCatalog, name: str) -> None:
+    table = catalog.load_table(name)
+    for tag in [one for one in table.refs() if one != "main"]:
+        table.manage_snapshots().remove_tag(tag).commit()
+    others = [one.snapshot_id for one in table.metadata.snapshots if one.snapshot_id != current(table)]
+    table.maintenance.expire_snapshots().by_ids(others).commit()
 
 
 @pytest.mark.parametrize("last", cases((2, 5, 8), (0, 1, 3, 4, 6, 7)))
@@ -560,6 +567,116 @@ def test_a_letter_is_written_once_and_does_not_end_the_window_of_the_rows_beside
     feed.send(feed.shard.send(NOTHING, 0, (replace(letter, value=b"{}"),), Position(START + 2), 1))
     assert feed.shard.acked is not None
     assert (feed.shard.acked.skipped, len(feed.life.rows(f"{OWN}__dead_letters"))) == (1, 2)
+
+
+def test_letters_that_are_older_than_those_to_be_written_are_not_read(tmp_path: Path) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=("changes",)))
+
+    def write(ts: int, text: bytes) -> None:
+        feed.ts = max(feed.ts, ts)
+        feed.send(feed.shard.send(NOTHING, 0, (LetterMark("d.t", ts, text),), Position(feed.ts), 1))
+
+    write(START + 1, b"1")
+    write(START + 2, b"2")
+    first, second = (feed.life.catalog.load_table(f"{OWN}__dead_letters").inspect.files()["file_path"].to_pylist())[
+        ::-1
+    ]
+    kept = Path(first.removeprefix("file://")).rename(tmp_path / "kept")
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    write(START + 3, b"3")
+    gone = Path(second.removeprefix("file://")).rename(tmp_path / "gone")
+    write(START + 4, b"4")  # nothing is read after this worker's own commit
+    kept.rename(first.removeprefix("file://"))
+    gone.rename(second.removeprefix("file://"))
+    write(START + 2, b"2")  # as a table sends that has stopped and catches up
+    assert sorted(row["letter"] for row in feed.life.rows(f"{OWN}__dead_letters")) == ["1", "2", "3", "4"]
+
+
+def test_the_progress_that_is_higher_counts_in_the_snapshot_or_in_the_properties(tmp_path: Path) -> None:
+    """An earlier release stores it in the snapshot alone; another program may roll the table back."""
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    catalog = feed.life.catalog
+    feed.rows(BEFORE, (None, 1))
+    older = catalog.load_table(OWN)
+    names = {name: older.properties[name] for name in ("tistream.progress", "tistream.begun")}
+    feed.rows(BEFORE, (None, 2))
+    with catalog.load_table(OWN).transaction() as change:
+        change.set_properties(names)
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    assert feed.shard.at == Position(feed.ts)
+    feed.rows(BEFORE, (None, 3))
+    catalog.load_table(OWN).manage_snapshots().rollback_to_snapshot(current(older)).commit()
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    assert feed.shard.at == Position(feed.ts)
+    feed.rows(BEFORE, (None, 4))
+    assert feed.ids("d.t") == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("shape", ["table", "changes"])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_table_that_another_program_has_replaced_stops_the_feed(tmp_path: Path, shape: Shape, *, alone: bool) -> None:
+    """CREATE OR REPLACE TABLE of Spark keeps the table's id and properties; its rows begin anew. `alone`: all other
+    snapshots have expired since."""
+    feed = Steady(tmp_path, replace(TARGET, shapes=(shape,)))
+    name, catalog = "d.t" if shape == "table" else "d.t__changes", feed.life.catalog
+    feed.rows(BEFORE, (None, 1))
+    feed.rows(BEFORE, (None, 2))
+    at, rows = feed.ts, catalog.load_table(name).scan("id = 1").to_arrow()
+    with catalog.load_table(name).transaction() as change:
+        change._apply((RemoveSnapshotRefUpdate.model_validate({"ref-name": "main"}),))
+    table = catalog.load_table(name)
+    assert table.current_snapshot() is None
+    with table.transaction() as change:
+        begun = change.update_snapshot().merge_append()
+        for hour, part in by_hour(rows) if shape == "changes" else [(None, rows)]:
+            begun.append_data_file(write_file(table, table.schema(), part, "again", hour))
+        begun.commit()
+    if alone:
+        all_but_current_expire(catalog, name)
+    with pytest.raises(FeedFailed, match="another writer has changed the table"):
+        feed.rows(BEFORE, (None, 3))
+    for _ in range(2):
+        with pytest.raises(
+            FeedFailed, match=f"{name}: another program has rolled the table back, replaced it"
+        ) as found:
+            feed.shard, feed.sink = opened_as(feed.life, feed.target)
+        assert found.value.failure.kind == "failed"
+        touched(catalog, name)
+    moved = Revision(1, Move(revision=1, ts=at))
+    feed.shard, feed.sink = opened_as(feed.life, feed.target, moved)
+    feed.ts = at
+    feed.rows(BEFORE, (None, 4))
+    assert feed.ids(name) == [1, 4]
+
+
+def test_what_cannot_be_read_in_the_catalog_is_an_error_of_the_sink_that_names_the_table(tmp_path: Path) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    feed.rows(BEFORE, (None, 1))
+    table = feed.life.catalog.load_table("d.t")
+    for name, text in (("tistream.fields", "?"), ("tistream.swept_ms", "?"), ("tistream.table_id", "?")):
+        before = table.properties[name]
+        with table.transaction() as change:
+            change.set_properties({name: text})
+        refused(feed)
+        with table.transaction() as change:
+            change.set_properties({name: before})
+    metadata = Path(table.metadata_location.removeprefix("file://"))
+    content = metadata.read_bytes()
+    metadata.write_bytes(b"{}")
+    refused(feed)
+    metadata.write_bytes(content)
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    feed.rows(BEFORE, (None, 3))
+    assert feed.ids("d.t") == [1, 3]
+
+
+def refused(feed: Steady) -> None:
+    """A new worker cannot write the table."""
+    with pytest.raises(FeedFailed, match="Error") as found:  # noqa: PT012  # a window that was begun is fenced first
+        feed.shard, feed.sink = opened_as(feed.life, feed.target)
+        feed.rows(BEFORE, (None, 2))
+    told = found.value.failure
+    assert (told.kind, told.stage, told.object) == ("retry", "sink", "iceberg://lake/d.t")
 
 
 class Steady:

@@ -142,6 +142,9 @@ def test_the_newest_commit_is_found_though_its_snapshot_has_expired_or_is_not_cu
         ([Told(3, {})], kept, Newest(second, 4, current=False)),
         ([], kept, Newest(second, 4, current=False)),
         ([foreign], {**texts[0], SEQUENCE: "3"}, Newest(first, 3, current=True)),
+        ([foreign, Told(8, {}, parent=False)], kept, Newest(second, 4, current=False)),
+        ([foreign, Told(8, {"total-data-files": "1"}, parent=False)], kept, Newest(second, 4, current=True)),
+        ([Told(8, {"total-data-files": "1", "added-data-files": "1"}, parent=False)], kept, Newest(second, 4, False)),
         ([foreign], {**texts[1], LOADED: b"k".hex()}, Newest(second, 0, current=True)),  # of an earlier release
     ):
         assert newest(told, properties, tenant, "d.t") == wanted

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
-from tistream.arrays import Bools
+from tistream.arrays import Bools, Int64s
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import fold
 from tistream.wire.bulk.changefeeds import Skip
@@ -27,14 +28,16 @@ class SkippedEvents:
     def rows(self, batch: RowBatch) -> list[tuple[int, Skip]]:
         """Find the events of a batch that are left out. Returns (the event's index in the batch, the skip that names
         it), by index."""
-        found: dict[int, Skip] = {}
+        wanted: dict[tuple[int, bytes], Skip] = {}
         for skip in self.named:
-            if skip.key is None or not _names(skip, *batch.version.name):
-                continue
-            for at in np.flatnonzero(batch.commit_ts == skip.commit_ts).tolist():
-                if batch.raw[at].as_py() == bytes.fromhex(skip.key):
-                    found.setdefault(at, skip)
-        return sorted(found.items(), key=lambda one: one[0])
+            if skip.key is not None and _names(skip, *batch.version.name):
+                wanted.setdefault((skip.commit_ts, bytes.fromhex(skip.key)), skip)
+        if not wanted:
+            return []
+        stamps = np.array([ts for ts, _ in wanted], np.int64)
+        at: Int64s = np.flatnonzero(np.isin(batch.commit_ts, stamps))
+        events = zip(batch.commit_ts[at].tolist(), batch.raw.take(pa.array(at)).to_pylist(), strict=True)
+        return [(place, wanted[event]) for place, event in zip(at.tolist(), events, strict=True) if event in wanted]
 
     def ddl(self, event: DdlEvent) -> Skip | None:
         """The skip that names this DDL, or None."""

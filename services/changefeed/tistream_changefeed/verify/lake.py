@@ -31,7 +31,6 @@ from tistream.read.scan import Budget
 from tistream.restore.fingerprint import Hashes
 from tistream.schema.visible import Name, TableVersion, fold
 from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, FeedVerification, VerifyFeed
-from tistream_changefeed.core import progress as progresses
 from tistream_changefeed.core.failure import failed
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.hold.loading import check_complete
@@ -40,7 +39,7 @@ from tistream_changefeed.rows.handle_key import handle_columns
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.sinks.iceberg import marks as texts
 from tistream_changefeed.sinks.iceberg.kept.lake_table import LakeTable
-from tistream_changefeed.sinks.iceberg.kept.own_table import PROGRESS, stored
+from tistream_changefeed.sinks.iceberg.kept.own_table import stored
 from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_feed import LakeFeed
 from tistream_changefeed.sinks.iceberg.lake_rows import arrow_schema, change_rows, table_rows
@@ -118,14 +117,14 @@ class LakeComparison:
         )
 
     def _progress(self) -> Progress:
-        own = self.lake.load(own_table(self.tenant, self.ask.changefeed_id))
-        there = None if own is None else stored(self.lake, own)
+        identifier = own_table(self.tenant, self.ask.changefeed_id)
+        own = self.lake.load(identifier)
+        there = None if own is None else stored(self.lake, own, self.tenant, identifier)
         if there is None:
             raise Unavailable("the feed has written nothing yet")
-        progress = progresses.decode(self.tenant, there[PROGRESS].encode(), self.lake.where)
-        if progress.load is not None:
+        if there.progress.load is not None:
             raise Unavailable("the rows with which the feed begins are not loaded yet")
-        return progress
+        return there.progress
 
     def _pieces(self, mirrored: Sequence[tuple[TableVersion, LakeTable | None, int]]) -> Iterator[_Piece]:
         if "changes" in self.feed.target.shapes:

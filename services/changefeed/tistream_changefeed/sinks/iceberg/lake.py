@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -15,11 +16,18 @@ from pyiceberg.exceptions import (
     ForbiddenError,
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
+    NoSuchPropertyException,
     NoSuchTableError,
+    NotInstalledError,
     OAuthError,
+    ResolveError,
     RESTError,
+    SignError,
     TableAlreadyExistsError,
     UnauthorizedError,
+    ValidationError,
+    ValidationException,
+    WaitingForLockException,
 )
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
@@ -51,6 +59,13 @@ CONFLICT = "conflict"  # the cause of a commit that was refused because the tabl
 _RETRIES = "commit.retry.num-retries"
 _HOUR = PartitionSpec(PartitionField(COMMIT_TIME, 1_000, HourTransform(), "_commit_hour"))
 _MANIFESTS = 100
+_OTHER = (
+    *(SQLAlchemyError, OSError, RESTError),
+    *(ValueError, RuntimeError, pa.ArrowException),  # of metadata and files that cannot be read
+    *(NoSuchNamespaceError, NoSuchPropertyException, NotInstalledError, ResolveError, SignError),
+    *(ValidationError, ValidationException, WaitingForLockException),
+)
+"""What pyiceberg, pyarrow and the catalog's client raise besides. It may pass by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +176,8 @@ class Lake:
         while snapshot is not None:
             summary = snapshot.summary
             texts = {} if summary is None else summary.additional_properties
-            found.append(Told(snapshot.sequence_number or 0, texts))
             parent = snapshot.parent_snapshot_id
+            found.append(Told(snapshot.sequence_number or 0, texts, parent is not None))
             snapshot = None if parent is None else table.metadata.snapshot_by_id(parent)
         return found
 
@@ -178,7 +193,8 @@ class Lake:
         if table.properties.get(_RETRIES) != "0":
             raise failed("sink", where, f"its property {_RETRIES} is not 0, so commits of a worker that is late would "
                          "be accepted: set it to 0, then resume the changefeed")  # fmt: skip
-        sweeps = change.now_ms - int(table.properties.get(SWEPT, 0)) >= DAY_MS
+        with self.asking(where):
+            sweeps = change.now_ms - int(table.properties.get(SWEPT, 0)) >= DAY_MS
         properties = {**change.properties, **({SWEPT: str(change.now_ms)} if sweeps else {})}
         try:
             with self.asking(where):
@@ -227,7 +243,8 @@ class Lake:
     def merges_manifests(self, table: Table) -> bool:
         """Whether a table has more than _MANIFESTS manifests, so that a commit without files should merge them."""
         snapshot = table.metadata.current_snapshot()
-        return snapshot is not None and len(snapshot.manifests(table.io)) > _MANIFESTS
+        with self.asking(self.named(table.name())):
+            return snapshot is not None and len(snapshot.manifests(table.io)) > _MANIFESTS
 
     def _known(self, table: Table) -> Table:
         self._allowed(table.location())
@@ -250,7 +267,7 @@ class Lake:
             raise failed("sink", where, str(error)) from error
         except NoSuchTableError as error:
             raise gone(where) from error
-        except (SQLAlchemyError, OSError, RESTError) as error:
+        except _OTHER as error:
             raise retry("sink", where, f"{type(error).__name__}: {error}") from error
 
 
@@ -266,9 +283,9 @@ def gone(where: str) -> FeedFailed:
 def rolled_back(where: str) -> FeedFailed:
     """Build the FeedFailed for a table that does not show the newest commit of the feed."""
     reason = (
-        "another program has rolled the table back, or has restored an older state of it, so rows are missing: make "
-        "the newest snapshot of this changefeed the current one again, or resume the changefeed with its "
-        "checkpoint_ts to go on without these rows"
+        "another program has rolled the table back, replaced it (CREATE OR REPLACE), or restored an older state of it, "
+        "so rows are missing: make the newest snapshot of this changefeed the current one again, or resume the "
+        "changefeed with its checkpoint_ts to go on without these rows"
     )
     return failed("sink", where, reason, CONFLICT)
 

@@ -106,23 +106,25 @@ class LakePipeline:
 
     def _sent(self, batch: RowBatch) -> tuple[RowBatch, list[DeadLetter]]:
         """The events of a batch that are sent, and the dead letters of the others: those that a person has named and,
-        if the configuration says so, those that a table cannot have. Raises TableFailed."""
+        if the configuration says so, those that a table cannot have. Of these, a row whose key a table can have is sent
+        by itself. Raises TableFailed."""
         sent, letters = without_skipped(batch, self.skips)
+        lost = lost_keys(sent) if self.mirrors else None
+        if lost is None or not lost.columns:
+            return sent, letters
         name = ".".join(batch.version.name)
         unfit = [
             Skip(
                 commit_ts=int(sent.commit_ts[at]), table=name, key=sent.raw[at].as_py().hex(), reason=_NO_DATE % column
             )
-            for at, column in (lost_keys(sent) if self.mirrors else ())
+            for at, column in lost.columns.items()
         ]
-        if not unfit:
-            return sent, letters
         first = min(unfit, key=lambda one: one.commit_ts)
         if self.errors.on_row_error(batch.version.name) == "stop":
             reason = f"table {name}, commit_ts {first.commit_ts}, key {first.key}: {first.reason}; {_REMEDY}"
             raise TableFailed(batch.version.name, first.commit_ts, bytes.fromhex(first.key or ""), reason)
-        sent, more = without_skipped(sent, replace(self.skips, named=unfit))
-        return sent, [*letters, *more]
+        _, more = without_skipped(sent, replace(self.skips, named=unfit))
+        return lost.rest(sent), [*letters, *more]
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
         """Implement Pipeline.concerned."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +17,7 @@ from tistream.schema.tidb.table import Column
 from tistream_changefeed.protocols.op_texts import DELETE, ops_of
 from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.window import taken
 from tistream_changefeed.sinks.iceberg.field_types import converted, has_times, raw_times
 from tistream_changefeed.sinks.iceberg.table_schema import (
     COMMIT_TIME,
@@ -116,18 +118,38 @@ def table_rows(columns: Sequence[Column], rows: pa.RecordBatch, lake: LakeSchema
     return pa.Table.from_arrays(arrays, schema=kind)
 
 
-def lost_keys(batch: RowBatch) -> Iterator[tuple[int, str]]:
-    """The events of a batch whose row in the table itself cannot be found again, each with the name of the column of
-    the key that has a date which no calendar has: its value would be null, and two rows might have one key."""
-    lost: dict[int, str] = {}
+@dataclass(frozen=True, slots=True)
+class LostKeys:
+    """The events of a batch whose key has a date that no calendar has: its value would be null, and two rows might have
+    one key. `columns`: the name of that column, by the index of the event. `old`, `new`: whether the old and the new
+    row of each event has such a key."""
+
+    columns: Mapping[int, str]
+    old: Bools
+    new: Bools
+
+    def rest(self, batch: RowBatch) -> RowBatch:
+        """What remains of the events for the table itself: an update to such a key deletes the old row, and one from
+        such a key inserts the new row."""
+        old_at, new_at = np.where(self.old, -1, batch.old_at), np.where(self.new, -1, batch.new_at)
+        rest = replace(batch, old_at=old_at, new_at=new_at)
+        return taken(rest, np.flatnonzero((old_at >= 0) | (new_at >= 0)))
+
+
+def lost_keys(batch: RowBatch) -> LostKeys:
+    """Find the events of a batch whose row in the table itself could not be found again."""
+    columns: dict[int, str] = {}
+    old, new = np.zeros(len(batch), bool), np.zeros(len(batch), bool)
     for column in filter(has_times, batch.handle):
         place = batch.columns.index(column)
-        for values, at in ((batch.new[place], batch.new_at), (batch.old[place], batch.old_at)):
+        for values, at, mask in ((batch.new[place], batch.new_at, new), (batch.old[place], batch.old_at, old)):
             gone: Int64s = np.flatnonzero(
                 pc.and_(values.is_valid(), converted(column, values).is_null()).to_numpy(False)
             )
-            lost |= dict.fromkeys(np.flatnonzero(np.isin(at, gone)).tolist(), column.name)
-    yield from sorted(lost.items())
+            found = np.isin(at, gone)
+            np.logical_or(mask, found, out=mask)
+            columns |= dict.fromkeys(np.flatnonzero(found).tolist(), column.name)
+    return LostKeys(dict(sorted(columns.items())), old, new)
 
 
 def key_rows(net: TableNet, rows: pa.RecordBatch) -> pa.Table:

@@ -71,16 +71,16 @@ class LakeSink:
         if self._own is None:
             return None, {}
         where = self._lake.named(own)
-        found_there = stored(self._lake, self._own)
-        if found_there is None:
+        there = stored(self._lake, self._own, self._order.tenant, own)
+        if there is None:
             return None, {}
         try:
-            begun: list[Identifier] = [tuple(one) for one in json.loads(found_there[BEGUN])]
-        except (KeyError, ValueError) as error:
+            begun: list[Identifier] = [tuple(one) for one in json.loads(there.texts[BEGUN])]
+        except (KeyError, TypeError, ValueError) as error:
             raise failed("sink", where, "another program has written it: drop the table") from error
-        found = progresses.decode(self._order.tenant, found_there[PROGRESS].encode(), where)
+        found = there.progress
         mine = progresses.taken_over(found, self._order.fence, self._order.start_ts, where)
-        self._committed = mine
+        self._committed, self._tables.since_ts = mine, mine.at.low_ts
         same = found.fence.generation == mine.fence.generation
         begun = begun if same else []
         self._tables.created.known = KnownTables(self._own.properties, where, kept=same)
@@ -265,13 +265,12 @@ class LakeSink:
         self._lake.commit(self._own, Commit(summary, self._clock.now_ms(), {**changed, **state}, forgotten=forgotten))
         self._tables.created.known.stored()
         self._committed, self._stored_ms = progress, self._clock.monotonic_ms()
+        self._tables.since_ts = progress.at.low_ts
 
     def _check_fence(self) -> None:
         """Raise FeedFailed(fenced) if a newer worker has taken over."""
         own = own_table(self._order.tenant, self._order.feed_id)
         table = self._lake.load(own)
-        found = None if table is None else stored(self._lake, table)
+        found = None if table is None else stored(self._lake, table, self._order.tenant, own)
         if found is not None:
-            where = self._lake.named(own)
-            progress = progresses.decode(self._order.tenant, found[PROGRESS].encode(), where)
-            progresses.taken_over(progress, self._order.fence, self._order.start_ts, where)
+            progresses.taken_over(found.progress, self._order.fence, self._order.start_ts, self._lake.named(own))

@@ -21,7 +21,15 @@ from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.sinks.iceberg import marks as texts
 from tistream_changefeed.sinks.iceberg.field_types import converted
 from tistream_changefeed.sinks.iceberg.kept.created_tables import CreatedTables
-from tistream_changefeed.sinks.iceberg.kept.lake_table import LakeTable, shape_of
+from tistream_changefeed.sinks.iceberg.kept.lake_table import (
+    DROPPED,
+    FIELDS,
+    SINCE,
+    SOURCE,
+    TABLE_ID,
+    LakeTable,
+    shape_of,
+)
 from tistream_changefeed.sinks.iceberg.key_ranges import merged, pieces, rewrites
 from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake, rolled_back
 from tistream_changefeed.sinks.iceberg.lake_files import key_range, read_file, write_file
@@ -31,42 +39,41 @@ from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, Shape, evolved, parsed
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, set_aside
 
-_FIELDS, _SOURCE, _TABLE_ID, _DROPPED = (f"tistream.{name}" for name in ("fields", "source", "table_id", "dropped_at"))
 _TRUNCATE = "truncate table"
 _ROWS_MOVE = frozenset({"drop partition", "truncate partition", "exchange partition", "recover table"})
 
 
 class LakeTables:
-    """The tables of a feed as one worker writes them. `new_name` makes unique names of files. Every call may raise
-    FeedFailed."""
+    """The tables of a feed as one worker writes them. `new_name` makes unique names of files. `since_ts`: all rows of a
+    table that is created now come after it. Every call may raise FeedFailed."""
 
     def __init__(self, lake: Lake, target: LakeTarget, order: Order, clock: Clock, new_name: Callable[[], str]) -> None:
         self._lake, self._target, self._order, self._clock, self._new_name = lake, target, order, clock, new_name
         self.feed = f"{order.tenant}/{order.feed_id}"
         self.created = CreatedTables(lake)
+        self.since_ts = order.start_ts
         self._open: dict[Identifier, LakeTable] = {}
 
     # ---- finding
 
-    def table(self, version: TableVersion, shape: Shape, before: TableVersion | None = None) -> LakeTable:
+    def table(
+        self, version: TableVersion, shape: Shape, before: TableVersion | None = None, since_ts: int | None = None
+    ) -> LakeTable:
         """The table for the rows of a version, which is created if it does not exist. `before`: the version that a DDL
-        has changed. A table of the same name whose table of TiDB was dropped is renamed. Otherwise another id is the
-        new one of the same table: TiDB gives it when partitions are removed, without a DDL of its own."""
+        has changed. `since_ts`: that of a table that is created; None: `self.since_ts`. A table of the same name whose
+        table of TiDB was dropped is renamed. Otherwise another id is the new one of the same table: TiDB gives it when
+        partitions are removed, without a DDL of its own."""
         identifier = self._target.identifier(version.name, shape)
         found = self._loaded(identifier, shape)
-        if found is not None and found.table_id != version.head.id and _DROPPED in found.table.properties:
+        if found is not None and found.table_id != version.head.id and DROPPED in found.table.properties:
             self._set_aside(found, version)
             found = None
         if found is not None:
             self._check_source(found, version, before)
             found.table_id = version.head.id
         if found is None:
-            properties = {
-                texts.FEED: self.feed,
-                _SOURCE: ".".join(version.name),
-                _TABLE_ID: str(version.head.id),
-                _FIELDS: EMPTY.text,
-            }
+            properties = {texts.FEED: self.feed, SOURCE: ".".join(version.name), TABLE_ID: str(version.head.id)}
+            properties |= {FIELDS: EMPTY.text, SINCE: str(self.since_ts if since_ts is None else since_ts)}
             table = self._lake.create(identifier, shape, properties, self._new_name(), self._clock.now_ms())
             self.created.known.put(str(table.metadata.table_uuid), identifier)
             found = LakeTable(identifier, shape, table, version.head.id, parsed(table.schema(), EMPTY.text), None)
@@ -98,10 +105,11 @@ class LakeTables:
         self.created.check(identifier, uuid)
         if not older and not self.created.shows_newest(uuid, newest):
             raise rolled_back(where)
-        if _DROPPED in table.properties:  # any program may drop it
+        if DROPPED in table.properties:  # any program may drop it
             self.created.known.forget(uuid)
-        schema = parsed(table.schema(), table.properties.get(_FIELDS, "{}"))
-        number = int(table.properties.get(_TABLE_ID, 0))
+        with self._lake.asking(where):
+            schema = parsed(table.schema(), table.properties.get(FIELDS, "{}"))
+            number = int(table.properties.get(TABLE_ID, 0))
         found = self._open[identifier] = LakeTable(identifier, shape, table, number, schema, marks)
         return found
 
@@ -116,7 +124,7 @@ class LakeTables:
                          "table, or create the feed under another name")  # fmt: skip
 
     def _check_source(self, found: LakeTable, version: TableVersion, before: TableVersion | None = None) -> None:
-        source = found.table.properties.get(_SOURCE)
+        source = found.table.properties.get(SOURCE)
         if source not in {".".join(one.name) for one in (version, before) if one is not None}:
             raise failed("sink", self._lake.named(found.identifier), f"it has the rows of {source}, and those of "
                          f"{'.'.join(version.name)} would be mixed with them: put {{database}} into the namespace, or "
@@ -124,9 +132,9 @@ class LakeTables:
 
     def _set_aside(self, old: LakeTable, after: TableVersion) -> None:
         """Rename a table whose table of TiDB was dropped, because `after` gets its name."""
-        if _DROPPED not in old.table.properties:  # the feed leaves out the DDL that has dropped it
+        if DROPPED not in old.table.properties:  # the feed leaves out the DDL that has dropped it
             self._check_source(old, after)
-        dropped_ts = int(old.table.properties.get(_DROPPED, old.through_ts))
+        dropped_ts = int(old.table.properties.get(DROPPED, old.through_ts))
         self._move(old, set_aside(old.identifier, dropped_ts))
         self.created.known.forget(str(old.table.metadata.table_uuid))
 
@@ -179,7 +187,7 @@ class LakeTables:
 
     def create(self, version: TableVersion, shape: Shape, at: Position) -> None:
         """Create a table whose rows as of `at` follow, unless it is there."""
-        table = self.table(version, shape)
+        table = self.table(version, shape, since_ts=0)
         if table.marks is None:
             self._commit(table, at, loaded=b"")
 
@@ -314,15 +322,15 @@ class LakeTables:
             removed = self._all_if_filled(table, self._lake.files(table.table))
             for file in removed:
                 self._write(table, self._read(table, file), None)
-        known = {_SOURCE: ".".join(after.name), _TABLE_ID: str(after.head.id)}
+        known = {SOURCE: ".".join(after.name), TABLE_ID: str(after.head.id)}
         if table.evolves or removed or table.files or not known.items() <= table.table.properties.items():
             self._commit(table, Position(event.commit_ts), removed, known)
 
     def _dropped(self, mark: TableDdl, shape: Shape, before: TableVersion) -> None:
         found = self._loaded(self._target.identifier(before.name, shape), shape)
-        if found is not None and found.table_id == before.head.id and _DROPPED not in found.table.properties:
+        if found is not None and found.table_id == before.head.id and DROPPED not in found.table.properties:
             ts = mark.event.commit_ts
-            self._commit(found, Position(ts), (), {_DROPPED: str(ts)})
+            self._commit(found, Position(ts), (), {DROPPED: str(ts)})
             self.created.known.forget(str(found.table.metadata.table_uuid))
 
     # ---- commits
@@ -341,7 +349,7 @@ class LakeTables:
         change = Commit(
             shown,
             now_ms,
-            {**shown, texts.SEQUENCE: str(sequence), _FIELDS: table.schema.text, **(properties or {})},
+            {**shown, texts.SEQUENCE: str(sequence), FIELDS: table.schema.text, **(properties or {})},
             tuple(table.files),
             removed,
             table.schema.schema if table.evolves else None,

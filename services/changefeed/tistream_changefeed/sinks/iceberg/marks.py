@@ -17,12 +17,26 @@ FEED, CURSOR, RESOLVED, EPOCH, GENERATION, LOADED, SEQUENCE = (
     f"tistream.{name}" for name in ("feed", "cursor", "resolved_ts", "epoch", "generation", "loaded", "sequence")
 )
 
+_COUNTS = ("total", "added", "deleted")
+
 
 class Told(NamedTuple):
-    """What a snapshot says. `sequence`: its sequence number, which grows with each commit to the table."""
+    """What a snapshot says. `sequence`: its sequence number, which grows with each commit to the table. `parent`:
+    whether it names the snapshot before it, which may have expired."""
 
     sequence: int
     summary: Mapping[str, str]
+    parent: bool = True
+
+    @property
+    def begins(self) -> bool:
+        """Whether the rows of the table begin with this snapshot, as after CREATE OR REPLACE TABLE. When a snapshot
+        expires, some programs remove its id from the next one, so the number of files before the snapshot counts."""
+        try:
+            total, added, deleted = (int(self.summary.get(f"{one}-data-files", 0)) for one in _COUNTS)
+        except ValueError:
+            return not self.parent
+        return not self.parent and total - added + deleted == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +66,8 @@ class Marks:
 @dataclass(frozen=True, slots=True)
 class Newest:
     """The newest commit of a feed to a table. `sequence`: its sequence number; 0 if it is not known. `current`: whether
-    the table shows this commit. Otherwise another program has rolled the table back, and `marks` are those of the
-    commit that the table shows."""
+    the table shows this commit. Otherwise another program has rolled the table back or replaced it, and `marks` are
+    those of the commit that the table shows; of the newest one if it shows none."""
 
     marks: Marks
     sequence: int
@@ -73,7 +87,8 @@ def newest(told: Sequence[Told], properties: Mapping[str, str], tenant: TenantKe
         if CURSOR not in properties:
             return None
         known = {name: text for name, text in properties.items() if last or name != LOADED}
-        return Newest(_marks(known, tenant), last, bool(told) and told[0].sequence >= last)
+        shown = bool(told) and told[0].sequence >= last and not told[-1].begins
+        return Newest(_marks(known, tenant), last, shown)
     except (KeyError, ValueError, InvalidRequest) as error:
         name = (properties if found is None else found.summary).get(FEED, "another program")
         raise failed("sink", where, f"{name} has written it: give this feed another namespace") from error

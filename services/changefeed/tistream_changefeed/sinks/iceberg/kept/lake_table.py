@@ -11,6 +11,12 @@ from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.table_schema import LakeSchema, Shape
 from tistream_changefeed.sinks.iceberg.target import Identifier
 
+FIELDS, SOURCE, TABLE_ID, DROPPED, SINCE = (
+    f"tistream.{name}" for name in ("fields", "source", "table_id", "dropped_at", "since_ts")
+)
+"""Properties of a table. `since_ts`: the position of the feed when it created the table, whose rows came after it; 0 if
+the feed has loaded the rows from before."""
+
 
 @dataclass(slots=True)
 class LakeTable:

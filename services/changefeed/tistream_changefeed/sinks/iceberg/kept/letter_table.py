@@ -19,9 +19,9 @@ from tistream_changefeed.sinks.iceberg.marks import FEED
 from tistream_changefeed.sinks.iceberg.target import letter_table
 from tistream_changefeed.sinks.left_out import LetterMark
 
-_LETTER = "letter"
+_LETTER, _COMMIT_TS = "letter", "commit_ts"
 SCHEMA = Schema(
-    NestedField(1, "commit_ts", LongType(), required=False),
+    NestedField(1, _COMMIT_TS, LongType(), required=False),
     NestedField(2, "table", StringType(), required=False),
     NestedField(3, _LETTER, StringType(), required=False),
 )
@@ -35,6 +35,7 @@ class LetterTable:
     def __init__(self, lake: Lake, order: Order, feed: str, clock: Clock, new_name: Callable[[], str]) -> None:
         self._lake, self._feed, self._clock, self._new_name = lake, feed, clock, new_name
         self._identifier = letter_table(order.tenant, order.feed_id)
+        self._seen: tuple[int, int, set[str]] | None = None  # of a snapshot, the letters from a commit_ts on
 
     def write(self, letters: Sequence[LetterMark]) -> None:
         """Commit the letters that the table does not have yet. After a crash, the feed writes letters again."""
@@ -42,7 +43,7 @@ class LetterTable:
         table = self._lake.load(self._identifier) or self._created()
         if table.properties.get(FEED) != self._feed:
             raise failed("sink", where, "another program has written it: rename it, then resume the changefeed")
-        there = self._there(table)
+        there = self._there(table, min(one.commit_ts for one in letters))
         new = [one for one in letters if one.value.decode() not in there]
         if not new:
             return
@@ -52,12 +53,26 @@ class LetterTable:
             file = write_file(table, SCHEMA, rows, self._new_name(), None)
         schema = None if table.current_snapshot() else SCHEMA
         self._lake.commit(table, Commit({FEED: self._feed}, self._clock.now_ms(), added=(file,), schema=schema))
+        if self._seen is not None:  # this worker does not write its own letters again
+            self._seen = (_snapshot_of(table), *self._seen[1:])
 
     def _created(self) -> Table:
         return self._lake.create(self._identifier, None, {FEED: self._feed}, self._new_name(), self._clock.now_ms())
 
-    def _there(self, table: Table) -> set[str]:
-        if table.current_snapshot() is None:
-            return set()
-        with self._lake.asking(self._lake.named(self._identifier)):
-            return set(table.scan(selected_fields=(_LETTER,)).to_arrow()[_LETTER].to_pylist())
+    def _there(self, table: Table, least_ts: int) -> set[str]:
+        """The letters from `least_ts` on that others have written. Files with older ones are not read, and none is read
+        again after this worker's own commit."""
+        snapshot = _snapshot_of(table)
+        if self._seen is None or self._seen[0] != snapshot or self._seen[1] > least_ts:
+            letters: list[str] = []
+            if snapshot:
+                with self._lake.asking(self._lake.named(self._identifier)):
+                    rows = table.scan(f"{_COMMIT_TS} >= {least_ts}", (_LETTER,)).to_arrow()
+                letters = rows[_LETTER].to_pylist()
+            self._seen = snapshot, least_ts, set(letters)
+        return self._seen[2]
+
+
+def _snapshot_of(table: Table) -> int:
+    found = table.current_snapshot()
+    return 0 if found is None else found.snapshot_id

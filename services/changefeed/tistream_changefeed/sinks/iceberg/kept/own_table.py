@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
+from tistream.model.ids import TenantKey
+from tistream_changefeed.core import progress as progresses
+from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.sinks.iceberg.lake import Lake
+from tistream_changefeed.sinks.iceberg.target import Identifier
 
 PROGRESS, BEGUN = "tistream.progress", "tistream.begun"
 
 
-def stored(lake: Lake, own: Table) -> Mapping[str, str] | None:
-    """What the newest commit to the feed's own table has stored, or None without a commit. Properties have it too,
-    because a snapshot expires or is rolled back; those of earlier releases do not."""
-    if PROGRESS in own.properties:
-        return own.properties
-    return next((one.summary for one in lake.told(own) if PROGRESS in one.summary), None)
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a commit to the feed's own table has stored. `texts` also has the member BEGUN, as JSON."""
+
+    progress: Progress
+    texts: Mapping[str, str]
+
+
+def stored(lake: Lake, own: Table, tenant: TenantKey, identifier: Identifier) -> Stored | None:
+    """What the newest commit to the feed's own table has stored, or None without a commit. It is in the snapshot and in
+    the properties of the table. The snapshot expires or is rolled back; earlier releases leave the properties as they
+    are. So the one with the higher fence counts, and of those the one with the higher position. Raises FeedFailed."""
+    summary = next((one.summary for one in lake.told(own) if PROGRESS in one.summary), {})
+    where = lake.named(identifier)
+    found = [
+        Stored(progresses.decode(tenant, texts[PROGRESS].encode(), where), texts)
+        for texts in (own.properties, summary)
+        if PROGRESS in texts
+    ]
+    return max(found, key=lambda one: (one.progress.fence, one.progress.at), default=None)

@@ -96,6 +96,12 @@ def test_what_differs_is_named_and_what_is_missing_is_written_elsewhere(broker: 
         (number, *kept[number][at]) for number, at in (lost, strange)
     )
     assert all(messages[-1][2] == bytes(8) for messages in repaired.values()), "a consumer can take them at once"
+    (of,) = (one for one in found.differences if one.what == "repeated")
+    ((name, value),) = ((name, str(value)) for name, value in list(of.key.items())[:1])
+    keyed = {"table": f"{of.database}.{of.table}", "key_from": value, "key_to": value}
+    assert [one.what for one in verified(world, damaged, **keyed).differences] == ["repeated"], name
+    beyond = verified(world, damaged, **{**keyed, "key_from": f"{value}0", "key_to": None})
+    assert (beyond.equal, beyond.windows) == (True, 0)
     of = found.differences[0]
     assert verified(world, damaged, table=f"{of.database}.{of.table}").tables[0].events > 0
     number, (key, value) = rows[-1][0], kept[rows[-1][0]][rows[-1][1]]

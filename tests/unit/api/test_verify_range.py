@@ -29,6 +29,8 @@ CHANGED = FEED.model_copy(update={"applied": Applied(revision=1, from_ts=MIDDLE,
 def test_by_default_the_last_minute_is_compared_but_nothing_before_the_feed() -> None:
     found = range_of(TENANT, FEED, VerifyChangefeed())
     assert (found.from_ts, found.to_ts) == (CHECKPOINT - from_physical_ms(VERIFY_MS), CHECKPOINT)
+    keys = range_of(TENANT, FEED, VerifyChangefeed(table="shop.orders", key_from="7", key_to="9"))
+    assert (keys.table, keys.key_from, keys.key_to) == ("shop.orders", "7", "9")
     young = FEED.model_copy(update={"start_ts": str(CHECKPOINT - 5)})
     assert range_of(TENANT, young, VerifyChangefeed()).from_ts == CHECKPOINT - 5
 
@@ -46,6 +48,7 @@ def test_what_was_sent_under_another_configuration_or_twice_is_not_compared() ->
         ({"from_ts": str(START - 1)}, "lies below"),
         ({"from_ts": str(CHECKPOINT)}, "is not below to_ts"),
         ({"table": "orders"}, "not of the form database.table"),
+        ({"key_to": "7"}, "keys of one table: name it as table"),
     ],
 )
 def test_a_range_that_the_sink_does_not_have_is_refused(ask: dict[str, str], text: str) -> None:

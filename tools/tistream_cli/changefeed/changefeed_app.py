@@ -193,6 +193,10 @@ def changefeed_verify(
     ] = None,
     to_ts: Annotated[int | None, typer.Option(help="Inclusive. Default: the checkpoint.", parser=parse_ts)] = None,
     table: Annotated[str | None, typer.Option(help="database.table. Default: all.")] = None,
+    key_from: Annotated[
+        str | None, typer.Option(help="Of topics: the lowest value of the first column of the table's key.")
+    ] = None,
+    key_to: Annotated[str | None, typer.Option(help="The highest value of it.")] = None,
     repair: Annotated[
         str | None, typer.Option("--repair", metavar="TOPIC", help="Write the events that are missing into this topic.")
     ] = None,
@@ -205,7 +209,7 @@ def changefeed_verify(
         from tistream_cli.changefeed.verify import VerifyRange, verify_feed
         from tistream_client.cli.api_client import ApiClient
 
-    wanted = VerifyRange(from_ts, to_ts, table, repair)
+    wanted = VerifyRange(from_ts, to_ts, table, repair, key_from, key_to)
     verify_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), wanted, as_json=as_json)
 
 

@@ -24,6 +24,8 @@ class VerifyRange:
     to_ts: int | None
     table: str | None
     repair_topic: str | None
+    key_from: str | None = None
+    key_to: str | None = None
 
 
 def verify_feed(client: ApiClient, feed: FeedOf, wanted: VerifyRange, *, as_json: bool) -> None:
@@ -32,6 +34,8 @@ def verify_feed(client: ApiClient, feed: FeedOf, wanted: VerifyRange, *, as_json
     body: dict[str, object] = {} if wanted.from_ts is None else {"from_ts": str(wanted.from_ts)}
     body |= {} if wanted.to_ts is None else {"to_ts": str(wanted.to_ts)}
     body |= {} if wanted.table is None else {"table": wanted.table}
+    keys = {"key_from": wanted.key_from, "key_to": wanted.key_to}
+    body |= {name: value for name, value in keys.items() if value is not None}
     body |= {} if wanted.repair_topic is None else {"repair_topic": wanted.repair_topic}
     found = client.call("POST", feed.path("verify"), body)
     sys.stdout.write(json.dumps(found, indent=2) + "\n" if as_json else "\n".join(lines_of(found, wanted)) + "\n")

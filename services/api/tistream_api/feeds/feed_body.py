@@ -23,7 +23,7 @@ from tistream.wire.bulk.changefeeds import (
     Skip,
 )
 from tistream.wire.bulk.feed_changes import ChangedFeed, FeedLag, SkipEvent, UpdateChangefeed
-from tistream.wire.bulk.feed_verify import TOPIC, VerifyChangefeed, VerifyFeed
+from tistream.wire.bulk.feed_verify import KEY_MAX, TOPIC, VerifyChangefeed, VerifyFeed
 from tistream_api.feeds.config_text import TEXT_MAX
 from tistream_api.request.queries import QueryModel
 from tistream_api.request.query_types import Flag
@@ -83,6 +83,12 @@ VERIFY: dict[str, Any] = openapi.json_doc(
         "from_ts": {**_TS, "description": "exclusive; default: a minute before to_ts"},
         "to_ts": {**_TS, "description": "inclusive; default: the checkpoint"},
         "table": {**_OPTIONAL_TEXT, "description": "database.table; default: all"},
+        "key_from": {
+            **_OPTIONAL_TEXT,
+            "maxLength": KEY_MAX,
+            "description": "of topics: the lowest value of the key's first column, of one table; default: all",
+        },
+        "key_to": {**_OPTIONAL_TEXT, "maxLength": KEY_MAX, "description": "the highest one"},
         "repair_topic": {
             **_OPTIONAL_TEXT,
             "pattern": TOPIC,
@@ -250,6 +256,8 @@ def _verify_feed(
         raise InvalidRequest(
             f"table {ask.table[:80]!r} is not of the form database.table, such as shop.orders", {"parameter": "table"}
         )
+    if ask.table is None and (ask.key_from, ask.key_to) != (None, None):
+        raise InvalidRequest("key_from and key_to are keys of one table: name it as table", {"parameter": "table"})
     return VerifyFeed(
         cluster_id=tenant.cluster_id,
         tenant_id=tenant.tenant_id,
@@ -261,6 +269,8 @@ def _verify_feed(
         to_ts=to_ts,
         start_ts=int(feed.start_ts),
         table=ask.table,
+        key_from=ask.key_from,
+        key_to=ask.key_to,
         repair_topic=ask.repair_topic,
     )
 

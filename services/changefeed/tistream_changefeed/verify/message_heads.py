@@ -46,11 +46,12 @@ class Unreadable(ValueError):
 class MessageReader:
     """Functions that read the messages of a protocol. `events`: the events of one message, each with the key and the
     value that the encoder gave it. `head`: what one event says about itself. `resolves`: whether the topic has resolved
-    messages."""
+    messages. `keyed`: whether messages mark the columns of the key."""
 
     events: Callable[[Pair], Sequence[Pair]]
     head: HeadOf
     resolves: bool = True
+    keyed: bool = True
 
 
 def reading(protocol: ProtocolConfig) -> MessageReader | str:
@@ -60,7 +61,7 @@ def reading(protocol: ProtocolConfig) -> MessageReader | str:
     if name == "open-protocol":
         return MessageReader(unframed, _checked(_open))
     if name == "simple":
-        return MessageReader(_alone, _checked(_simple))
+        return MessageReader(_alone, _checked(_simple), keyed=False)
     if name == "debezium":
         return MessageReader(_alone, _checked(_debezium), protocol.enable_tidb_extension)
     if name == "canal-json":

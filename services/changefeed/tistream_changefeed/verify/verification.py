@@ -17,7 +17,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 from tistream.pool.versions.reader import Reader
 from tistream.read.chosen_scope import ChosenScope
-from tistream.read.cursor import Place, Position
+from tistream.read.cursor import Place, Position, Scope
 from tistream.read.scan import Budget
 from tistream.schema.visible import fold
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
@@ -42,6 +42,7 @@ from tistream_changefeed.verify.comparison import Comparison
 from tistream_changefeed.verify.file_events import reading as files_reading
 from tistream_changefeed.verify.files import FileComparison
 from tistream_changefeed.verify.kafka_range import KafkaRange
+from tistream_changefeed.verify.key_bounds import KeyBounds, key_bounds
 from tistream_changefeed.verify.message_heads import MessageHead, MessageReader, ResolvedHead, Unreadable, reading
 from tistream_changefeed.verify.message_windows import MessageWindows, ShardWindows, shard_windows
 from tistream_changefeed.verify.tables import TableComparison
@@ -78,6 +79,9 @@ class Verifications:
         deadline_ms = self.clock.monotonic_ms() + self.longest_ms
         tenant = TenantKey.parse(ask.cluster_id, ask.tenant_id)
         scheme = scheme_of(ask.sink_uri)
+        others = scheme in SCHEMES or scheme in FILE_SCHEMES or scheme == LAKE_SCHEME
+        if others and (ask.key_from, ask.key_to) != (None, None):
+            raise InvalidRequest("key_from and key_to are for topics: leave them out", {"parameter": "key_from"})
         if scheme in SCHEMES:
             return self._tables(ask, tenant, deadline_ms)
         if scheme in FILE_SCHEMES:
@@ -173,13 +177,14 @@ class _Comparing:
     deadline_ms: int
     counts: dict[str, int] = field(default_factory=dict)  # of partitions, by topic
     topics: Topics = field(init=False)
+    bounds: KeyBounds | None = None
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.target, "tistream-verify", self.by.answer_s, self.by.clients)
 
     def result(self) -> FeedVerification:
         """Compare, and repair if the request names a topic for that. Raises FeedFailed, InvalidRequest, Unavailable."""
-        found = Comparison()
+        found, self.bounds = Comparison(), self._bounds()
         self._partitions(self.target.topic)
         if self.ask.repair_topic in {self.target.progress_topic, f"{self.target.topic}-dead-letter"}:
             raise InvalidRequest(f"repair_topic {self.ask.repair_topic} is a topic of the feed: name another one")
@@ -188,7 +193,7 @@ class _Comparing:
             self._check_room(found)
         if self.ask.repair_topic in self.counts:
             raise InvalidRequest(f"repair_topic {self.ask.repair_topic} is a topic of the feed: name another one")
-        windows = MessageWindows(self._windows())
+        windows = MessageWindows(self._windows() if self.bounds is None else [])
         for one, head, offset in self._there():
             found.found(one, head, offset)
             windows.add(one, head)
@@ -292,7 +297,20 @@ class _Comparing:
     def _asked_for(self, head: MessageHead) -> bool:
         table = self.ask.table
         within = self.ask.from_ts < head.commit_ts <= self.ask.to_ts
-        return within and (table is None or fold(f"{head.database}.{head.table}") == fold(table))
+        named = table is None or fold(f"{head.database}.{head.table}") == fold(table)
+        return within and named and (self.bounds is None or self.bounds.has(head.key))
+
+    def _bounds(self) -> KeyBounds | None:
+        """The keys that are compared; None: all."""
+        ask = self.ask
+        if ask.key_from is None and ask.key_to is None:
+            return None
+        if not self.how.keyed:
+            raise InvalidRequest("messages of this protocol do not mark the key: leave out key_from and key_to")
+        for version in self.view.source.tables_at(ask.to_ts, Scope(self.tenant)):
+            if fold(".".join(version.name)) == fold(ask.table or ""):
+                return key_bounds(version, ask.key_from, ask.key_to)
+        raise InvalidRequest(f"there is no table {ask.table} at {ask.to_ts}", {"parameter": "table"})
 
     # ---- repair
 

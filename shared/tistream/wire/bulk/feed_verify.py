@@ -11,18 +11,22 @@ from tistream.wire.meta import StrictRequest
 from tistream.wire.sorter import Wire
 
 TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
+KEY_MAX = 3072  # characters of a bound of keys
 DIFFERENCES_MAX = 100  # that an answer names
 
 
 class VerifyChangefeed(StrictRequest):
     """`POST …/changefeeds/{id}/verify`: compare the events with a commit_ts above `from_ts` and at or below `to_ts`.
     The default is the last minute up to the checkpoint. Both are left out for a database, whose tables are compared as
-    they are. `table`: `database.table`, to compare this table only. `repair_topic`: the topic into which missing events
-    are written."""
+    they are. `table`: `database.table`, to compare this table only. `key_from`, `key_to`: of topics, to compare only
+    its rows whose first column of the handle key lies between them, both inclusive. `repair_topic`: the topic into
+    which missing events are written."""
 
     from_ts: Ts | None = None
     to_ts: Ts | None = None
     table: str | None = Field(default=None, min_length=3, max_length=2 * 64 * 4 + 1)
+    key_from: str | None = Field(default=None, max_length=KEY_MAX)
+    key_to: str | None = Field(default=None, max_length=KEY_MAX)
     repair_topic: str | None = Field(default=None, pattern=TOPIC)
 
 
@@ -42,6 +46,8 @@ class VerifyFeed(StrictRequest):
     to_ts: int
     start_ts: int = 0  # of the feed; 0: not known
     table: str | None = None
+    key_from: str | None = None
+    key_to: str | None = None
     repair_topic: str | None = None
 
 

@@ -187,7 +187,8 @@ def _matches(
     texts: list[bytes] | None = None
     for run in chain.from_iterable(plan.runs_of(shard, window, shard.span)):
         texts = keys[start:end].to_pylist() if texts is None else texts
-        if bisect_left(texts, run.first[1]) == bisect_right(texts, run.last[1]):
+        low, high = bisect_left(texts, run.first[1]), bisect_right(texts, run.last[1])
+        if low == high or not len(still(start + low, start + high, run.high_ts)):
             continue
         groups = reader.groups(run)
         touched = [

@@ -45,8 +45,11 @@ class OpenedObject:
     held: tuple[tuple[int, bytes], ...] = ()
 
 
-def open_object(objects: ObjectStore, named: NamedObject, footers: FooterCache | None = None) -> OpenedObject:
-    """Read the object's footer. The checksum is verified if the whole object was read for it.
+def open_object(
+    objects: ObjectStore, named: NamedObject, footers: FooterCache | None = None, before: int = 0
+) -> OpenedObject:
+    """Read the object's footer, and about `before` bytes before it. The checksum is verified if the whole object was
+    read for it.
 
     Raises:
         NotFoundYet: garbage collection has deleted the object.
@@ -56,7 +59,7 @@ def open_object(objects: ObjectStore, named: NamedObject, footers: FooterCache |
     if cached is not None:
         return OpenedObject(cached)
     footer_bytes = named.rows // GROUP_ROWS * GROUP_FOOTER_BYTES
-    length = named.size if named.size <= WHOLE_BYTES else max(TAIL_BYTES, footer_bytes)
+    length = named.size if named.size <= WHOLE_BYTES else max(TAIL_BYTES, footer_bytes) + before
     while True:
         tail, size = objects.get_tail(named.key, length)
         if size != named.size:

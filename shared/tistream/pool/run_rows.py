@@ -11,9 +11,12 @@ import pyarrow as pa
 from tistream.errors import CorruptObject
 from tistream.format.parquet_footer import ColumnChunk, RowGroup
 from tistream.format.run import SCHEMA, RunRef
+from tistream.pool import key_filter
 from tistream.pool.footers import FooterCache
+from tistream.pool.key_filter import KeyFilter
 from tistream.pool.parquet_objects import OpenedObject, open_object, read_groups
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.range_reader import fetch_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +32,38 @@ class GroupBounds:
     commit_ts_max: int
 
 
-def open_run(objects: ObjectStore, run: RunRef, footers: FooterCache | None = None) -> OpenedObject:
-    """Read the footer of a run object.
+def open_run(objects: ObjectStore, run: RunRef, footers: FooterCache | None = None, before: int = 0) -> OpenedObject:
+    """Read the footer of a run object, and about `before` bytes before it.
 
     Raises:
         NotFoundYet: garbage collection has deleted the object.
         CorruptObject: the object is damaged, or is not what its manifest states.
     """
-    opened = open_object(objects, run, footers)
+    opened = open_object(objects, run, footers, before)
     rows = sum(group.rows for group in opened.footer.groups)
     if rows != run.rows:
         raise CorruptObject(run.key, f"has {rows} rows; its manifest states {run.rows}")
     return opened
+
+
+def read_key_filter(objects: ObjectStore, run: RunRef, footers: FooterCache | None = None) -> KeyFilter | None:
+    """Read the filter of a run object's keys, in one request with its footer. Returns None if the object has no filter:
+    it is of a base run, or was written before there were filters. Raises the errors of open_run."""
+    if run.low_ts is None:
+        return None
+    opened = open_run(objects, run, footers, key_filter.filter_bytes(run.rows))
+    value = opened.footer.key_values.get(key_filter.NAME)
+    try:
+        stated = None if value is None else key_filter.parsed(value)
+        if stated is None:
+            return None
+        place = opened.footer.start - stated.size, stated.size
+        if place[0] < 0:
+            raise ValueError(f"{stated.size} bytes before a footer at {opened.footer.start}")
+        source = fetch_ranges(objects, run.key, run.size, [place], opened.held)
+        return key_filter.checked(stated, bytes(source.view(*place)))
+    except ValueError as error:
+        raise CorruptObject(run.key, f"its filter of keys is damaged: {error}") from error
 
 
 def group_bounds(run: RunRef, opened: OpenedObject) -> list[GroupBounds]:

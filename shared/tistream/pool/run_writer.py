@@ -3,6 +3,7 @@ workers."""
 
 from __future__ import annotations
 
+import struct
 import zlib
 from itertools import pairwise
 
@@ -12,8 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tistream.decode.kernels.arrow_buffers import one_array
 from tistream.errors import InvariantBroken
+from tistream.format.parquet_footer import TRAILER
 from tistream.format.run import GROUP_BYTES, GROUP_ROWS, SCHEMA, RunRef
+from tistream.pool import key_filter
 from tistream.pool.writer import byte_lengths, value_options
 
 LEVEL = 3  # zstd level; a run is written once and read often
@@ -42,15 +46,29 @@ def write_run(
     if not table.num_rows:
         raise InvariantBroken(25, f"{key}: a run has no rows")
     _check(table, key, low_ts, high_ts)
+    # A lookup reaches the base run last, so a filter would not save it from reading an older run.
+    kept = None if low_ts is None else key_filter.built(one_array(table.column("key")))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, _file_schema(table), **_options(table, level)) as writer:
         for start, end in pairwise(group_edges(row_bytes(table))):
             writer.write_table(table.slice(start, end - start), row_group_size=end - start)
+        if kept is not None:
+            writer.add_key_value_metadata({key_filter.NAME.decode(): kept.stated().decode()})
     body = memoryview(sink.getvalue()).cast("B")
+    if kept is not None:
+        body = _before_footer(body, kept.bits)
     ids, keys = table.column("table_id"), table.column("key")
     first, last = ((ids[at].as_py(), keys[at].as_py()) for at in (0, table.num_rows - 1))
     checksum = f"{zlib.crc32(body):08x}"
     return body, RunRef(key, len(body), checksum, table.num_rows, low_ts, high_ts, first, last)
+
+
+def _before_footer(body: memoryview, data: bytes) -> memoryview:
+    """Insert bytes between the last page and the footer of a Parquet file. No offset in a footer points behind the
+    pages, so the file stays valid."""
+    (length,) = struct.unpack("<I", body[-TRAILER:-4])
+    start = len(body) - TRAILER - length
+    return memoryview(b"".join((body[:start], data, body[start:])))
 
 
 def group_edges(sizes: Ints) -> list[int]:

@@ -11,7 +11,7 @@ import pytest
 
 from tistream.errors import CorruptObject, InvariantBroken
 from tistream.format.run import GROUP_BYTES, GROUP_ROWS, SCHEMA
-from tistream.pool.run_rows import group_bounds, open_run, read_run, read_run_groups
+from tistream.pool.run_rows import group_bounds, open_run, read_key_filter, read_run, read_run_groups
 from tistream.pool.run_writer import group_edges, write_run
 from tistream.storage.backends.memory import MemoryObjectStore
 
@@ -97,3 +97,18 @@ def test_damage_is_found() -> None:
     objects.put("r", bytes(body) + b"x")
     with pytest.raises(CorruptObject):
         read_run(objects, ref)
+
+
+def test_runs_above_the_base_have_a_filter_of_their_keys() -> None:
+    table = versions([b"a", b"b", b"b", b"c"], [12, 15, 11, 20])
+    objects = MemoryObjectStore()
+    body, ref = write_run(table, "r", 10, 20)
+    objects.put("r", body)
+    found = read_key_filter(objects, ref)
+    assert found is not None
+    assert found.may_hold(pa.array([b"a", b"b", b"c", b"never"])).tolist() == [True, True, True, False]
+    assert pq.read_metadata(io.BytesIO(body)).metadata[b"tistream.key_filter"] == found.stated()
+    body, ref = write_run(table.slice(0, 2), "base", None, 20)
+    objects.put("base", body)
+    assert read_key_filter(objects, ref) is None
+    assert pq.read_metadata(io.BytesIO(body)).metadata is None

@@ -10,6 +10,7 @@ import pyarrow as pa
 from tistream.format.run import RunRef
 from tistream.format.segment import SegmentRef
 from tistream.pool.footers import FooterCache
+from tistream.pool.key_filter import KeyFilter
 from tistream.pool.versions.reader import OpenedGroups, RunGroups, StoreReader
 from tistream.read.group_cache import GroupCache
 from tistream.read.plan import GroupRef
@@ -27,6 +28,10 @@ class CachedReader:
     def groups(self, run: RunRef) -> RunGroups:
         """Implement Reader.groups: list the row groups of a run."""
         return self._store.groups(run)
+
+    def key_filter(self, run: RunRef) -> KeyFilter | None:
+        """Implement Reader.key_filter: the filter of a run's keys."""
+        return self._store.key_filter(run)
 
     def open_run(self, run: RunRef, indexes: Sequence[int]) -> OpenedGroups:
         """Implement Reader.open_run: fetch row groups of a run, to be decoded later."""

@@ -1,7 +1,7 @@
 """Reads single keys: the newest version of each as of a ts, and every version of a few keys.
 
 Runs and segments are read newest first. Once the newest version of a key has been found, no older object is read for
-that key.
+that key. Of runs that do not have the key, only footers and filters are read (tistream.pool.key_filter).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.decode.kernels.arrow_buffers import one_array
-from tistream.format.run import SCHEMA, RunRef
+from tistream.format.run import GROUP_ROWS, SCHEMA, RunRef
 from tistream.model.ts import Window
 from tistream.pool.versions import merge, plan
 from tistream.pool.versions.merge import Ints
@@ -24,6 +24,7 @@ from tistream.pool.versions.plan import IndexShard
 from tistream.pool.versions.reader import OpenedGroups, Reader, RunGroups
 
 GROUPS_AT_ONCE = 16  # row groups of a run whose rows are compared at once
+FILTERED_KEYS = 16  # a run's filter is used for so many keys, or for as many as the run has row groups
 _REST = ("table_id", "value", "txn_source")
 
 PLACES = pa.schema([pa.field("table_id", pa.int64()), pa.field("key", pa.binary())])
@@ -188,20 +189,32 @@ def _matches(
     for run in chain.from_iterable(plan.runs_of(shard, window, shard.span)):
         texts = keys[start:end].to_pylist() if texts is None else texts
         low, high = bisect_left(texts, run.first[1]), bisect_right(texts, run.last[1])
-        if low == high or not len(still(start + low, start + high, run.high_ts)):
+        wanted = still(start + low, start + high, run.high_ts)
+        if not len(wanted):
             continue
+        asked = still
+        if len(wanted) <= max(FILTERED_KEYS, run.rows // GROUP_ROWS) and (kept := reader.key_filter(run)) is not None:
+            wanted = wanted[kept.may_hold(keys.take(pa.array(wanted)))]
+            if not len(wanted):
+                continue
+            asked = _among(still, wanted)
         groups = reader.groups(run)
         touched = [
             (at, start + low, start + high)
             for at, low, high in _touched(groups, texts)
             if window.overlaps(int(groups.commit_ts_min[at]), int(groups.commit_ts_max[at]))
-            and len(still(start + low, start + high, _highest(run, groups, at)))
+            and len(asked(start + low, start + high, _highest(run, groups, at)))
         ]
         for begin in range(0, len(touched), GROUPS_AT_ONCE):
             some = touched[begin : begin + GROUPS_AT_ONCE]
-            wanted = np.unique(np.concatenate([still(low, high, _highest(run, groups, at)) for at, low, high in some]))
+            wanted = np.unique(np.concatenate([asked(low, high, _highest(run, groups, at)) for at, low, high in some]))
             if len(wanted):
                 yield from _match(reader.open_run(run, [at for at, _, _ in some]), keys, wanted, window)
+
+
+def _among(still: _Open, some: Ints) -> _Open:
+    """What `still` returns, without the keys that are not in `some`."""
+    return lambda low, high, commit_ts: np.intersect1d(still(low, high, commit_ts), some, assume_unique=True)
 
 
 def _highest(run: RunRef, groups: RunGroups, at: int) -> int:

@@ -20,6 +20,7 @@ from tistream.format.run import SCHEMA, RunRef
 from tistream.format.segment import SegmentRef
 from tistream.pool import run_rows
 from tistream.pool.footers import FooterCache
+from tistream.pool.key_filter import KeyFilter
 from tistream.pool.rows import read_row_groups
 from tistream.pool.run_rows import GroupBounds
 from tistream.storage.object_store import ObjectStore
@@ -28,6 +29,8 @@ from tistream.storage.range_reader import fetch_ranges
 Ints = npt.NDArray[np.int64]
 
 STATISTICS_KEPT = 1 << 16  # row groups whose statistics are cached; those of each take some 300 bytes
+FILTERS_KEPT = 32 << 20  # bytes of filters of keys that are cached
+_FILTER_ENTRY = 512  # bytes of a cached filter, or of the note that a run has none, besides its bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,9 @@ class Reader(Protocol):
     def groups(self, run: RunRef) -> RunGroups:
         """List the row groups of a run. Raises CorruptObject, NotFoundYet, Unavailable."""
 
+    def key_filter(self, run: RunRef) -> KeyFilter | None:
+        """The filter of a run's keys; None if it has none. Raises the errors of `groups`."""
+
     def open_run(self, run: RunRef, indexes: Sequence[int]) -> OpenedGroups:
         """Fetch row groups of a run, to be decoded later. Raises the errors of `groups`."""
 
@@ -72,6 +78,8 @@ class StoreReader:
         self._lock = new_lock()
         self._known: OrderedDict[str, RunGroups] = OrderedDict()
         self._groups = 0  # row groups in `_known`
+        self._filters: OrderedDict[str, KeyFilter | None] = OrderedDict()
+        self._filter_bytes = 0  # of `_filters`
 
     def groups(self, run: RunRef) -> RunGroups:
         """Implement Reader.groups: list the row groups of a run."""
@@ -87,6 +95,21 @@ class StoreReader:
                 self._groups += len(found.rows)
             while self._groups > STATISTICS_KEPT and len(self._known) > 1:
                 self._groups -= len(self._known.popitem(last=False)[1].rows)
+        return found
+
+    def key_filter(self, run: RunRef) -> KeyFilter | None:
+        """Implement Reader.key_filter: the filter of a run's keys. It is read together with the run's footer."""
+        with self._lock:
+            if run.key in self._filters:
+                self._filters.move_to_end(run.key)
+                return self._filters[run.key]
+        found = run_rows.read_key_filter(self._objects, run, self._footers)
+        with self._lock:
+            if run.key not in self._filters:
+                self._filters[run.key] = found
+                self._filter_bytes += _weight(found)
+            while self._filter_bytes > FILTERS_KEPT and len(self._filters) > 1:
+                self._filter_bytes -= _weight(self._filters.popitem(last=False)[1])
         return found
 
     def open_run(self, run: RunRef, indexes: Sequence[int]) -> OpenedGroups:
@@ -132,6 +155,10 @@ class _OpenedSegment:
     def read(self, names: Sequence[str]) -> pa.Table:
         """Implement OpenedGroups.read: decode these columns of run.SCHEMA, in this order."""
         return read_row_groups(self.objects, self.segment, [self.index], names, self.footers).select(list(names))
+
+
+def _weight(found: KeyFilter | None) -> int:
+    return _FILTER_ENTRY + (len(found.bits) if found else 0)
 
 
 def _statistics(bounds: Sequence[GroupBounds]) -> RunGroups:

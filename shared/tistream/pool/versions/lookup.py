@@ -24,7 +24,7 @@ from tistream.pool.versions.plan import IndexShard
 from tistream.pool.versions.reader import OpenedGroups, Reader, RunGroups
 
 GROUPS_AT_ONCE = 16  # row groups of a run whose rows are compared at once
-FILTERED_KEYS = 16  # a run's filter is used for so many keys, or for as many as the run has row groups
+FILTERED_KEYS = 16  # a run's filter is used for at most 16 keys, or for one for each of its row groups if it has more
 _REST = ("table_id", "value", "txn_source")
 
 PLACES = pa.schema([pa.field("table_id", pa.int64()), pa.field("key", pa.binary())])

@@ -101,8 +101,8 @@ def _places(keys: Any, hashes: int, bits: int) -> Iterator[Int64s]:
 
 
 def _mixed(values: UInt64s) -> UInt64s:
-    """The first number of SplitMix64 with each value as its seed: every bit of a value changes about half of the bits of
-    the number."""
+    """The first number of SplitMix64 with each value as its seed. Every bit of a value changes about half of the
+    bits of the number."""
     found = values + np.uint64(0x9E3779B97F4A7C15)
     found = (found ^ found >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     found = (found ^ found >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 RECENT_MS = 600_000
 PAUSE_MAX_S = 60.0
+ERROR_PAUSE_MAX_S = 300.0
 SILENT_S = 5.0  # a chain that does not grow for this time has no holder: the pause ends
 
 
@@ -19,6 +20,13 @@ def pause_s(claims: int) -> float:
     """The pause before a claim, in seconds. `claims` is the number of claims within RECENT_MS; one claim is a normal
     restart or take-over, and needs no pause."""
     return 0.0 if claims < 2 else min(PAUSE_MAX_S, 2.0 ** min(claims - 2, 6))
+
+
+def after_error_s(before_s: float, ran_s: float) -> float:
+    """The pause after an unexpected error, in seconds: it doubles from error to error, because each time TiKV scans all
+    regions of the territory. `before_s` is the previous pause, 0 if there was none; `ran_s`: how long the territory had
+    run when the error came. After a run of ERROR_PAUSE_MAX_S the pauses begin anew."""
+    return 1.0 if not before_s or ran_s >= ERROR_PAUSE_MAX_S else min(2 * before_s, ERROR_PAUSE_MAX_S)
 
 
 def count_claims(names: Sequence[str], nonce_of: Callable[[str], str]) -> int:

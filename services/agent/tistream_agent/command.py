@@ -132,11 +132,13 @@ def connect(
         cluster_id = connector.check()
         if dry_run:
             return
-        begins_ts = connector.connect()
+        of, api = TenantKey.parse(cluster, tenant), PlatformApi(url, _api_token())
+        territories = TenantTerritories(api, of, pd, cluster_id, kind, keyspace)
         if assign:
-            of, api = TenantKey.parse(cluster, tenant), PlatformApi(url, _api_token())
-            _assign(connector, begins_ts, TenantTerritories(api, of, pd, cluster_id, kind, keyspace))
+            territories.spans()  # a command for another cluster or keyspace changes nothing
+            _assign(connector, connector.connect(), territories)
             return
+        connector.connect()
         connector.undivided()
     given = {
         "PD": pd,
@@ -190,15 +192,22 @@ def disconnect(
     ended, while the cluster still has the history.
     """
     from tistream.model.ids import TenantKey
-    from tistream_agent.connecting.platform import PlatformApi
+    from tistream_agent.connecting.platform import PlatformApi, check_same
 
     with _one_line():
-        of, api = TenantKey.parse(cluster, tenant), PlatformApi(url, _api_token()) if url else None
-        listed = sorted(api.territories(of)) if api is not None and territory is None else []
-        for number in listed or [territory or 1]:
-            if api is not None:
+        of, api = TenantKey.parse(cluster, tenant), PlatformApi(url, _api_token())
+        found = api.territories(of) if url else {}
+        check_same(found, kind, keyspace)
+
+        def connector(number: int) -> Connector:
+            return _connector(pd, objects, cluster, tenant, "", number, keyspace, kind, (ca, cert, key))
+
+        for number in [territory] if territory is not None else sorted(found) or [1]:
+            if url:
                 api.remove_territory(of, number)
-            _connector(pd, objects, cluster, tenant, "", number, keyspace, kind, (ca, cert, key)).disconnect()
+            connector(number).disconnect()
+        for number in connector(1).left_by_divisions(found) if url and territory is None else []:
+            connector(number).disconnect()
 
 
 @agent_app.command("list")
@@ -259,13 +268,12 @@ def agent_divide(
 
     with _one_line():
         of, client = TenantKey.parse(cluster, tenant), PdClient(addresses(pd), Channels(TlsFiles(ca, cert, key)))
-        api = PlatformApi(url, _api_token())
         Divider(
             of,
             tenant_keys(client, kind, keyspace),
             client,
             open_objects(objects),
-            TenantTerritories(api, of, pd, client.cluster_id, kind, keyspace),
+            TenantTerritories(PlatformApi(url, _api_token()), of, pd, client.cluster_id, kind, keyspace),
             sleep,
             lambda check: typer.echo(table([check]), err=True),
             random_id(),

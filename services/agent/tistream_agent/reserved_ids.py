@@ -31,24 +31,23 @@ class ReservedIds:
         return None
 
     def name(self, store_id: int) -> None:
-        """Reserve an id by name, in place of any other reservation. Only for a chain that `tistream disconnect` has
-        sealed: no division has to begin it any more. Raises Unavailable."""
+        """Reserve an id by name, in place of any other reservation. Only for an id whose chain no division has to begin
+        any more: `tistream disconnect` has sealed it, or its division has given it up. Raises Unavailable."""
         key = layout.reserved_territory(self._tenant, store_id)
         self._objects.put(key, reservation.encode(Reservation(store_id)))
 
-    def by_divisions(self) -> Iterator[int]:
-        """The ids that divisions have reserved, in order. Those with damaged reservations are left out. Raises
-        Unavailable."""
+    def by_divisions(self) -> Iterator[Reservation]:
+        """The reservations of divisions, by id. Damaged ones are left out. Raises Unavailable."""
         for info in self._objects.list_after(layout.reserved_prefix(self._tenant)):
             store_id = layout.parse_reserved_territory(self._tenant, info.key)
-            if store_id is not None and self._is_by_division(info.key, store_id):
-                yield store_id
-
-    def _is_by_division(self, key: str, store_id: int) -> bool:
-        try:
-            return bool(self._read(key, store_id).division)
-        except CorruptObject:
-            return False
+            if store_id is None:
+                continue
+            try:
+                found = self._read(info.key, store_id)
+            except CorruptObject:
+                continue  # its id stays reserved, and no process begins its chain
+            if found.division:
+                yield found
 
     def _read(self, key: str, store_id: int) -> Reservation:
         data = self._objects.get_range(key, 0, reservation.BYTES_MAX + 1)

@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 
 FENCED, CHAIN = "fenced", "chain"
 _RETRY_S = 1.0
-_UNEXPECTED_MAX_S = 300.0  # between two claims after unexpected errors
 _CLAIMS = 20  # a process that goes on pushing while this one claims is fenced by then, or fences this one
 
 
@@ -100,8 +99,9 @@ class TerritoryRun:
             self._pd.close()
 
     def _run(self) -> str | None:
-        claims, pause_s = 0, _RETRY_S
+        claims, pause_s = 0, 0.0
         while not self._stopping.is_set():
+            begun_ms = self._clock.monotonic_ms()
             try:
                 if self._waits_for_its_claim():
                     return None
@@ -119,8 +119,8 @@ class TerritoryRun:
                 # What is in its files is durable, so that it may begin again as after a kill. If the thread ended here,
                 # the agent would hold a territory that it does not read.
                 log.exception("the territory begins again after an unexpected error")
+                pause_s = claim_pause.after_error_s(pause_s, (self._clock.monotonic_ms() - begun_ms) / 1000)
                 self._wait_for(f"unexpected {type(error).__name__}: {error}; it begins again from its files", pause_s)
-                pause_s = min(2 * pause_s, _UNEXPECTED_MAX_S)  # each time TiKV scans all regions for it
                 continue
             if stop is None:
                 return None
@@ -226,7 +226,7 @@ class TerritoryRun:
             raise NotFoundYet(f"{error.key}: `tistream connect` reads it from TiKV") from error
         why = ReservedIds(self._objects, config.tenant).reserve(Reservation(config.store_id))
         if why is not None:
-            raise Unavailable(why)
+            raise Unavailable(f"{why}: give the territory another id")
         return chain.new_chain(config.span, base_ts)
 
     def _wait(self, seconds: float) -> bool:

@@ -9,6 +9,7 @@ from mutants.mutant import Function, mutant
 
 HISTORY = "test_no_row_is_lost_in_a_random_history"
 DIVIDED = "test_no_row_is_lost_while_territories_are_divided"
+SHARED = "test_two_divisions_that_share_a_territory_are_both_finished"
 GOLDEN = "test_the_files_of_a_recorded_stream_have_every_change_and_reach_the_end"
 
 
@@ -208,7 +209,7 @@ def gap_with_keys_of_the_tenant(original: Function) -> Function:
 
 @mutant(
     "tistream_agent:chain.begins_at",
-    invariants=(1, 7),
+    invariants=(1, 7, 52),
     catchers=("test_keys_that_are_divided_anew_go_on_in_chains_that_had_others",),
 )
 def new_territory_promises_more_than_is_known(original: Function) -> Function:
@@ -218,7 +219,7 @@ def new_territory_promises_more_than_is_known(original: Function) -> Function:
 
 @mutant(
     "tistream_agent:next_steps",
-    invariants=(1, 7),
+    invariants=(1, 7, 52),
     catchers=("test_a_split_ends_the_chain_and_then_begins_one_for_each_part", DIVIDED),
 )
 def new_territories_begin_beside_the_old_one(original: Function) -> Function:
@@ -234,7 +235,7 @@ def new_territories_begin_beside_the_old_one(original: Function) -> Function:
 
 @mutant(
     "tistream_agent:next_steps",
-    invariants=(1, 7),
+    invariants=(1, 7, 52),
     catchers=("test_a_split_ends_the_chain_and_then_begins_one_for_each_part",),
 )
 def new_territories_promise_what_the_newest_key_has(original: Function) -> Function:
@@ -255,7 +256,7 @@ def new_territories_promise_what_the_newest_key_has(original: Function) -> Funct
 
 @mutant(
     "tistream_agent:ReservedIds.reserve",
-    invariants=(1, 7),
+    invariants=(1, 7, 52),
     catchers=(
         "test_an_id_is_of_one_division_or_of_all_that_name_it",
         "test_divisions_at_once_and_beside_an_assign_leave_no_key_without_its_chain",
@@ -268,7 +269,7 @@ def reserved_id_is_chosen_again(original: Function) -> Function:
 
 @mutant(
     "tistream_agent:next_steps",
-    invariants=(1, 7),
+    invariants=(1, 7, 52),
     catchers=(
         "test_of_a_merge_the_lowest_parent_gets_its_last_file_alone",
         "test_two_divisions_of_the_same_territories_at_once_become_one_and_the_other_holds_nothing",
@@ -285,3 +286,95 @@ def merges_at_once_decide_each_for_some_parents(original: Function) -> Function:
         return [of(one, end.position) for one, end in sorted(parents.items()) if not end.children]
 
     return broken
+
+
+@mutant(
+    "tistream_agent:next_steps",
+    invariants=(52,),
+    catchers=(
+        "test_a_division_of_which_one_begun_territory_was_disconnected_begins_the_others",
+        "test_the_keys_beside_a_begun_territory_that_was_disconnected_are_handed_over",
+    ),
+)
+def one_ended_child_completes_a_division(original: Function) -> Function:
+    """A begun territory that was disconnected hides that its sibling has no chain."""
+
+    def broken(children: Any, parents: Any, begun: Any, listed: Any) -> Any:
+        found = list(original(children, parents, begun, listed))
+        ended = any(end.sealed for end in begun.values())
+        return [] if ended and found and type(found[0]).__name__ == "BeginChild" else found
+
+    return broken
+
+
+@mutant(
+    "tistream_agent:next_steps",
+    invariants=(52,),
+    catchers=(
+        "test_a_division_that_is_complete_begins_nothing_anew",
+        "test_a_division_is_finished_after_a_store_of_its_territories_was_retired",
+    ),
+)
+def retired_territory_is_begun_again(original: Function) -> Function:
+    """A repeat begins the chain of a territory whose keys others have, because its store was retired."""
+    return lambda children, parents, begun, listed: original(children, parents, begun, {*parents, *listed})
+
+
+@mutant(
+    "tistream_agent:given_up",
+    invariants=(52,),
+    catchers=("test_of_two_divisions_that_share_a_territory_the_one_left_behind_is_divided_anew", SHARED),
+)
+def territory_that_is_left_behind_stays_so(original: Function) -> Function:
+    """A territory whose partner was divided with another one is read by no agent."""
+    return lambda parents, listed: []
+
+
+@mutant(
+    "tistream_agent:unclaimed",
+    invariants=(52,),
+    catchers=(
+        "test_the_new_territories_that_no_agent_has_claimed_are_those_with_one_file",
+        "test_a_repeat_holds_back_what_no_agent_has_claimed_before_it_releases_the_rest",
+    ),
+)
+def repeat_holds_nothing_back(original: Function) -> Function:
+    """A repeat releases the holds of the old territories, and the new ones have none any more."""
+    return lambda parents, begun: {}
+
+
+@mutant(
+    "tistream_agent:check_free",
+    invariants=(52,),
+    catchers=("test_keys_that_another_territory_has_are_not_handed_over",),
+)
+def keys_of_another_territory_are_handed_over(original: Function) -> Function:
+    """The old territories are removed before the platform refuses the new ones, so no territory has the keys."""
+    return lambda heirs, there, parents: None
+
+
+@mutant(
+    "tistream_agent:check_number",
+    invariants=(52,),
+    catchers=(
+        "test_a_division_is_refused_that_leaves_no_room_for_those_under_way",
+        "test_of_two_divisions_at_once_one_is_refused_if_the_tenant_has_room_for_one",
+    ),
+)
+def divisions_at_once_share_the_room_for_one(original: Function) -> Function:
+    """Of two divisions at once the later ends its chain, and then the platform has no room for its territories."""
+    return lambda after, there, others: original(after, there, ())
+
+
+@mutant("tistream_agent:Divider._hold_back", invariants=(52,), catchers=(SHARED,))
+def nothing_is_held_back_for_new_territories(original: Function) -> Function:
+    """The holds of the old territories are released before those of the new ones are there."""
+    return lambda self, children, lowest_ts: None
+
+
+@mutant(
+    "tistream_agent:Divider._release_unused", invariants=(52,), catchers=("test_a_division_that_dies_costs_ids_only",)
+)
+def holds_of_a_division_that_died_stay(original: Function) -> Function:
+    """What a division has reserved and held before it died is held on after its repeat."""
+    return lambda self, parents, children: None

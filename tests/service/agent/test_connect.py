@@ -26,7 +26,7 @@ from tistream_agent.command import register
 from tistream_agent.connecting.checks import CannotConnect, Check
 from tistream_agent.connecting.connect import Connection, Connector
 from tistream_agent.connecting.divider import Divider
-from tistream_agent.core.chain import Child, Promise
+from tistream_agent.core.chain import Child, Position, Promise
 from tistream_agent.core.cutter import draft_without_rows
 from tistream_agent.core.territory import assert_tiled
 from tistream_agent.position import ChainSealed, last_position
@@ -56,6 +56,7 @@ class World:
         objects: MemoryObjectStore | None = None,
     ) -> None:
         self.objects = MemoryObjectStore() if objects is None else objects
+        self.tikv = tikv
         self.checks, self.registered = list[Check](), list[TenantKey]()
         self.pd = PdClient([tikv.address], Channels(tls))
         self._refusal = refusal
@@ -158,6 +159,9 @@ def test_keys_are_divided_by_regions_and_each_part_has_a_chain_and_a_hold(
         assert position is not None
         assert position.promises == (Promise(span, ts),)
     assert world.connector.divide(dict(found), ts) == [], "every key has one"
+    beside = World(tikv, regions_max=1, territory=99, objects=world.objects)
+    assert beside.connector.divide(dict(found), beside.connector.connect()) == []
+    assert "tistream-7-connected-99" not in tikv.holds, "no agent reads it"
     rest = dict(found)
     lost = rest.pop(2)
     assert world.connector.divide(rest, ts) == [(2, lost)], "a second run gives what the first one has not given"
@@ -201,6 +205,26 @@ def test_keys_that_are_divided_anew_go_on_in_chains_that_had_others(
         position = last_position(world.objects, TENANT, number, span)
         assert position is not None
         assert position.promises == (Promise(span, ts),)
+
+
+# Attack: a territory was disconnected, and GC has passed the end of its chain, when its keys are to be read again
+def test_keys_of_a_chain_that_ended_long_ago_go_on_where_the_platform_stands(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv, regions_max=1)
+    ts = world.connector.connect()
+    found = dict(world.connector.divide({}, ts))
+    World(tikv, territory=2, objects=world.objects).connector.disconnect()
+    lost, later = found.pop(2), Position(ts + 7, ts + 8, (Promise(found[1], ts + 20),))
+    draft = draft_without_rows(TENANT, 1, later, "a")
+    world.objects.put(draft.key, draft.data())
+    tikv.collect(ts + 10)
+    world.reached = ts + 20
+    assert world.connector.divide(found, world.connector.connect()) == [(2, lost)]
+    position = last_position(world.objects, TENANT, 2, lost)
+    assert position is not None
+    assert position.promises == (Promise(lost, ts + 20),)
 
 
 class Listed:
@@ -252,6 +276,8 @@ def test_a_territory_is_split_and_merged_and_holds_back_what_the_new_ones_need(
     assert both == divider.divide([2, 3], 1) == (Child(4, WHOLE),)
     assert listed.there == {4: WHOLE}
     assert tikv.holds == {"tistream-7-connected-4": ts - 1}
+    with pytest.raises(CannotConnect, match=r"are in 2, 3 now: .* else connect with --territory 4"):
+        world.connector.connect()
     with pytest.raises(InvalidRequest, match="have no territory 9"):
         divider.divide([9], 2)
     other = World(tikv, regions_max=1, territory=4, objects=world.objects)
@@ -355,6 +381,7 @@ def test_a_division_that_has_changed_nothing_holds_nothing(serve: Callable[[Emul
     divided = Divided(tikv, {1})
     assert _held(tikv) == {1: divided.ts - 1}
     assert divided.listed.there == {1: WHOLE}
+    assert list(ReservedIds(divided.objects, TENANT).by_divisions()) == [], "and no division counts its ids"
 
 
 # Attack: a division dies when one of its two chains is begun; this one is disconnected, and the command is run again
@@ -371,6 +398,39 @@ def test_the_keys_beside_a_begun_territory_that_was_disconnected_are_handed_over
     assert position.promises == (Promise(high.span, divided.ts),)
     assert _held(tikv) == {3: divided.ts - 1}
     assert "no territory has all keys of 2, which ended: `tistream connect --assign`" in divided.world.checks[-1].why
+
+
+# Attack: a tenant is disconnected when a division of its territory has died, with one of its two chains begun
+def test_what_a_division_that_died_has_left_is_disconnected_with_the_tenant(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    divided = Divided(tikv, {3})
+    assert _held(tikv) == dict.fromkeys([1, 2, 3], divided.ts - 1)
+    assert divided.world.connector.left_by_divisions(divided.listed.there) == [2]
+    assert sorted(_held(tikv)) == [1, 2]
+
+
+# Attack: `connect` opens a begun territory again that was disconnected, and its division is run again
+def test_a_begun_territory_that_was_opened_again_is_held_back(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    tikv = serve(EmulatedTikv())
+    divided = Divided(tikv, {3})
+    begun = World(tikv, territory=2, objects=divided.objects)
+    begun.connector.disconnect()
+    begun.connector.connect()
+    tikv.collect(divided.ts - 1)
+    divided.divider.divide([1], 2)
+    assert sorted(divided.listed.there) == [2, 3]
+    assert _held(tikv) == dict.fromkeys([2, 3], divided.ts - 1)
+
+
+# Attack: a tenant is connected again under the id of a territory whose division died before it began a chain
+def test_no_id_is_advised_that_is_refused(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    divided = Divided(serve(EmulatedTikv()), {2})
+    with pytest.raises(CannotConnect, match=r"are in 2, 3 now: .* else connect with another --territory"):
+        divided.world.connector.connect()
+    with pytest.raises(CannotConnect, match="id 2 is reserved for a new territory of a division of 1, which alone may"):
+        World(divided.world.tikv, territory=2, objects=divided.objects).connector.connect()
 
 
 # Attack: a division that died is run again with the address or the keyspace of another tenant

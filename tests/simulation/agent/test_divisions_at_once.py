@@ -14,19 +14,24 @@ from support.effort import cases, seeds
 from support.emulated import EmulatedTikv
 from support.turns import Died, StoreInTurns, Turns
 from support.waiting import PATIENCE_S
+from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream_agent.connecting import divider, division
 from tistream_agent.connecting.checks import Check
 from tistream_agent.connecting.connect import Connection, Connector
 from tistream_agent.connecting.divider import Divider
+from tistream_agent.connecting.territories import not_taken
 from tistream_agent.core.chain import Child
 from tistream_agent.core.cutter import draft_without_rows
 from tistream_agent.core.territory import assert_tiled
-from tistream_agent.position import last_position
+from tistream_agent.position import end_of_chain, last_position
 from tistream_agent.upstream.keyspaces import tenant_keys
-from tistream_agent.upstream.pd import PdClient
+from tistream_agent.upstream.pd import NULL_KEYSPACE, PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
+from tistream_meta.territories import territory_policy
 from tistream_meta.territories.territory_policy import Territory, Upstream, check_new
 
 TENANTS = count()
@@ -56,18 +61,48 @@ class Platform:
         self.there.pop(store_id, None)
 
 
+class WatchedPd(PdClient):
+    """Calls `look` after each change of a hold on garbage collection."""
+
+    def __init__(self, address: str, look: Callable[[], None]) -> None:
+        super().__init__([address], Channels(TlsFiles()), deadline_s=PATIENCE_S)
+        self._look = look
+
+    def hold_gc(self, service_id: str, ts: int, ttl_s: int, keyspace: int = NULL_KEYSPACE) -> None:
+        super().hold_gc(service_id, ts, ttl_s, keyspace)
+        self._look()
+
+
 class World:
-    """A connected tenant with a territory for every third region, each with an agent that has claimed it."""
+    """A connected tenant with a territory for every third region, each with an agent that has claimed it. `known`: the
+    keys of each territory that the platform has had, or that the last file of a chain has named."""
 
     def __init__(self, tikv: EmulatedTikv, seed: int) -> None:
         self.tikv, self.turns = tikv, Turns(seed)
         self.tenant = TenantKey("7", f"at-once-{next(TENANTS)}")
         self.objects, self.platform = StoreInTurns(self.turns), Platform(self.tenant, self.turns)
-        self.pd = PdClient([tikv.address], Channels(TlsFiles()), deadline_s=PATIENCE_S)
+        self.unpaced = MemoryObjectStore()
+        self.unpaced.__dict__.update(self.objects.__dict__)  # the same objects, read without a step
+        self.known = dict[int, KeySpan]()
+        self.pd = WatchedPd(tikv.address, self.look)
         self.nonces = count(1)
         self.ts = self.connector(3).connect()
         self.assign(3)
         self.claim()
+        self.known.update(self.platform.there)
+
+    def look(self) -> None:
+        """Check that garbage collection is held back for each key, from the ts on which the first files promise."""
+        if not self.known:
+            return
+        self.known.update(self.platform.there)
+        unread = list(self.known)
+        while unread:
+            children = end_of_chain(self.unpaced, self.tenant, unread.pop(), None).children
+            unread += [child.store_id for child in children if child.store_id not in self.known]
+            self.known.update({child.store_id: child.span for child in children})
+        held = [self.known[number] for number, ts in self.holds().items() if number in self.known and ts < self.ts]
+        assert not_taken(held) == [], "garbage is collected that a territory has not read"
 
     def connector(self, regions_max: int) -> Connector:
         return Connector(
@@ -90,10 +125,10 @@ class World:
     def divide(self, parents: list[int], into: int) -> Callable[[], tuple[Child, ...]]:
         owned = tenant_keys(self.pd, TenantKind.TIDB, "")
         show, nonce = list[Check]().append, f"{next(self.nonces):x}"
-        divider = Divider(
+        one = Divider(
             self.tenant, owned, self.pd, self.objects, self.platform, lambda _: self.turns.pause(), show, nonce
         )
-        return lambda: divider.divide(parents, into)
+        return lambda: one.divide(parents, into)
 
     def holds(self) -> dict[int, int]:
         mine = f"tistream-7-{self.tenant.tenant_id}-"
@@ -163,4 +198,53 @@ def test_a_division_that_dies_costs_ids_only(tikv: EmulatedTikv, seed: int) -> N
     again = world.divide([first], 3)()
     assert not {child.store_id for child in again} & {child.store_id for child in whole}
     world.check()
-    assert set(world.holds()) >= set(world.platform.there)
+    assert world.holds() == dict.fromkeys(world.platform.there, world.ts - 1)
+
+
+# Attack: neighbours are merged at once with a territory that both want, and the commands are run again
+@pytest.mark.parametrize("seed", seeds(4, 300))
+def test_two_divisions_that_share_a_territory_are_both_finished(tikv: EmulatedTikv, seed: int) -> None:
+    world = World(tikv, seed)
+    low, mid, high, *_ = sorted(world.platform.there, key=lambda number: world.platform.there[number].start)
+    wanted = [low, mid], [mid, high]
+    outcomes = world.turns.run(*((world.divide(its, 1), None) for its in wanted))
+    for its, outcome in zip(wanted, outcomes, strict=True):
+        if isinstance(outcome, InvalidRequest):
+            _again(world, its)
+        else:
+            _worked([outcome])
+    world.check()
+    assert world.holds() == dict.fromkeys(world.platform.there, world.ts - 1)
+
+
+def _again(world: World, parents: list[int]) -> None:
+    """What a person does whose division met another one: it is run again, at last for what is left alone."""
+    try:
+        world.divide(parents, 1)()
+    except InvalidRequest:
+        for number in parents:
+            if number in world.platform.there:
+                world.divide([number], 1)()
+
+
+# Attack: two divisions at once, of which the tenant has room for one
+@pytest.mark.parametrize("seed", seeds(2, 300))
+def test_of_two_divisions_at_once_one_is_refused_if_the_tenant_has_room_for_one(
+    tikv: EmulatedTikv, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tikv, seed)
+    for module in (division, territory_policy):
+        monkeypatch.setattr(module, "TERRITORIES_MAX", len(world.platform.there) + 1)
+    monkeypatch.setattr(divider, "TERRITORIES_MAX", len(world.platform.there) + 1)
+    parents = random.Random(seed).sample(sorted(world.platform.there), 2)
+    outcomes = world.turns.run(*((world.divide([one], 2), None) for one in parents))
+    refused = [one for one, outcome in zip(parents, outcomes, strict=True) if isinstance(outcome, InvalidRequest)]
+    _worked([outcome for outcome in outcomes if not isinstance(outcome, InvalidRequest)])
+    assert refused
+    if len(refused) == 2:  # each has seen the other one; alone, the first is not refused
+        world.divide([refused.pop(0)], 2)()
+    with pytest.raises(InvalidRequest, match="territories: give a lower --into"):
+        world.divide(refused, 2)()
+    world.check()
+    assert refused[0] in world.platform.there
+    assert world.holds() == dict.fromkeys(world.platform.there, world.ts - 1)

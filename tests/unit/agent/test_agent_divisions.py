@@ -11,11 +11,14 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.bulk.territories import TERRITORIES_MAX
 from tistream_agent.connecting.division import (
     BeginChild,
     SealParent,
     check_claimed,
     check_free,
+    check_number,
+    given_up,
     new_children,
     next_steps,
     recorded_children,
@@ -24,6 +27,7 @@ from tistream_agent.connecting.division import (
 from tistream_agent.core.chain import SEALED, ChainEnd, Child, Position, Promise, read_children
 from tistream_agent.core.cutter import draft_without_rows
 from tistream_agent.position import ChainSealed, end_of_chain, last_position
+from tistream_agent.reservation import Reservation
 
 ACME = TenantKey("7", "acme")
 LOW, HIGH = KeySpan(b"", b"t5"), KeySpan(b"t5", b"")
@@ -55,6 +59,43 @@ def test_a_merge_waits_for_the_last_file_of_every_chain() -> None:
     assert next_steps(both, ends, {4: ChainEnd()}, {2, 3}) == [
         BeginChild(4, Position(0, 61, low.promises + high.promises))
     ]
+
+
+# Attack: two merges that share a territory, each with a last file of its own
+def test_of_two_divisions_that_share_a_territory_the_one_left_behind_is_divided_anew() -> None:
+    low, mid, high = KeySpan(b"", b"t3"), KeySpan(b"t3", b"t5"), KeySpan(b"t5", b"")
+    first, second = (Child(8, KeySpan(b"", b"t5")),), (Child(9, KeySpan(b"t3", b"")),)
+    ends = {
+        number: ChainEnd(Position(50, 51, (Promise(span, 8),)), True, its)
+        for number, span, its in ((1, low, first), (2, mid, second), (3, high, second))
+    }
+    assert given_up(ends, ends) == [1]
+    del ends[1]
+    assert given_up(ends, ends) == []
+    alone = ChainEnd(Position(51, 52, (Promise(low, 8),)), True, (Child(10, low),))
+    assert given_up({1: alone, 2: ends[2]}, {1, 2}) == []
+    left, partner = replace(alone, children=first), replace(ends[2], children=())
+    assert given_up({1: left, 2: partner}, {1}) == [1], "it was disconnected before it was divided"
+    assert given_up({1: left, 2: partner}, {1, 2}) == []
+    assert given_up({1: left, 2: replace(partner, sealed=False)}, {1}) == []
+    assert given_up({1: left, 2: ChainEnd()}, {1}) == []
+
+
+# Attack: two divisions at once, each of which the tenant may have room for, and others that died
+def test_a_division_is_refused_that_leaves_no_room_for_those_under_way() -> None:
+    there = set(range(1, TERRITORIES_MAX))
+    check_number(TERRITORIES_MAX, there, ())
+    with pytest.raises(InvalidRequest, match=f"more than {TERRITORIES_MAX} territories: give a lower --into"):
+        check_number(TERRITORIES_MAX + 1, there, ())
+    split = [Reservation(number, "a", (7,)) for number in (300, 301)]
+    again = [Reservation(number, "b", (7,)) for number in (302, 303)]
+    check_number(TERRITORIES_MAX - 1, there, [*split, *again])
+    with pytest.raises(InvalidRequest, match=f"more than {TERRITORIES_MAX} territories with the divisions of 7, which"):
+        check_number(TERRITORIES_MAX, there, [*split, *again])
+    merge = [Reservation(304, "c", (8, 9))]
+    check_number(TERRITORIES_MAX, there, merge)
+    with pytest.raises(InvalidRequest, match="with the divisions of 7, which"):
+        check_number(TERRITORIES_MAX, there, [*split, *merge])
 
 
 # Attack: two commands merge the same territories at once, into different ones

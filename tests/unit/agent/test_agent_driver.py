@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from support.waiting import PATIENCE_S
 from tistream.clock import ManualClock
+from tistream.concurrency import SystemThreads, installed
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectInfo
 from tistream_agent.core import steps
@@ -95,25 +96,64 @@ def test_a_stream_that_fails_unexpectedly_has_ended(caplog: pytest.LogCaptureFix
 class FailingObjects(MemoryObjectStore):
     """Object storage whose client fails with an error that is none of ours, a number of times."""
 
-    def __init__(self, times: int, then: Callable[[], None]) -> None:
+    def __init__(self, times: int, then: Callable[[], None], clock: ManualClock, late: int = 0) -> None:
         super().__init__()
-        self._left, self._then = times, then
+        self._left, self._then, self._clock, self._late = times, then, clock, late
 
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         if not self._left:
             self._then()
             return super().list_after(prefix, after, delimiter)
         self._left -= 1
+        if self._left == self._late:
+            self._clock.advance(300_000)
         raise RuntimeError("generator raised StopIteration")
 
 
-def test_a_territory_begins_again_after_an_unexpected_error(caplog: pytest.LogCaptureFixture) -> None:
-    objects = FailingObjects(1, lambda: run.stop())  # noqa: PLW0108  # set below
+class WaitsAtOnce:
+    """An event whose waits take the time of a manual clock."""
+
+    def __init__(self, clock: ManualClock, waits: list[float]) -> None:
+        self._clock, self._waits, self._is_set = clock, waits, False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self._clock.advance(int(timeout * 1000))
+        self._waits.append(timeout)
+        return self._is_set
+
+
+class VirtualWaits(SystemThreads):
+    """Primitives with such events. `waits`: what was waited for, in seconds."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock, self.waits = clock, list[float]()
+
+    def event(self) -> WaitsAtOnce:
+        return WaitsAtOnce(self._clock, self.waits)
+
+
+# Attack: a territory fails again and again, runs well for five minutes, and fails once more
+def test_a_territory_begins_again_after_unexpected_errors_with_pauses_that_double(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock(0)
+    objects = FailingObjects(13, lambda: run.stop(), clock, late=1)  # noqa: PLW0108  # set below
     settings = AgentSettings(pd="127.0.0.1:1", cluster="7", tenant="acme")
-    metrics, none = AgentMetrics(CollectorRegistry()), cast("Any", None)
-    run = TerritoryRun(settings.order, settings, objects, ManualClock(0), metrics, lambda: "n", none)
-    with caplog.at_level(logging.WARNING):
-        assert run._run() is None, "it was stopped by the second attempt"
+    metrics, none, virtual = AgentMetrics(CollectorRegistry()), cast("Any", None), VirtualWaits(clock)
+    with installed(virtual), caplog.at_level(logging.WARNING):
+        run = TerritoryRun(settings.order, settings, objects, clock, metrics, lambda: "n", none)
+        assert run._run() is None, "it was stopped by the last attempt"
+    assert virtual.waits[:13] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 1, 2]
     assert "the territory begins again after an unexpected error" in caplog.text
     reasons = [getattr(record, "reason", "") for record in caplog.records]
     assert any("unexpected RuntimeError: generator raised StopIteration" in reason for reason in reasons)

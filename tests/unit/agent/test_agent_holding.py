@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.effort import examples
+from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
@@ -16,8 +17,8 @@ from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.bulk.territories import TerritoryInfo, TerritoryState, TerritoryWork
 from tistream.wire.meta import NodeInfo
-from tistream_agent.claim_pause import PAUSE_MAX_S, count_claims, pause_s
-from tistream_agent.connecting.platform import agent_rows, as_table
+from tistream_agent.claim_pause import ERROR_PAUSE_MAX_S, PAUSE_MAX_S, after_error_s, count_claims, pause_s
+from tistream_agent.connecting.platform import agent_rows, as_table, check_same
 from tistream_agent.order import Changes, Order, changes, order_of, report_of
 from tistream_agent.position import newest_file
 from tistream_agent.settings import AgentSettings
@@ -68,6 +69,15 @@ def test_one_that_was_fenced_begins_anew_only_if_it_is_still_given() -> None:
 def test_a_claim_waits_twice_as_long_after_each_other_up_to_a_minute() -> None:
     assert [pause_s(number) for number in range(10)] == [0, 0, 1, 2, 4, 8, 16, 32, 60, 60]
     assert pause_s(10_000) == PAUSE_MAX_S
+
+
+def test_the_pause_after_unexpected_errors_doubles_up_to_five_minutes_and_begins_anew_after_a_long_run() -> None:
+    pauses = [0.0]
+    for _ in range(11):
+        pauses.append(after_error_s(pauses[-1], 5))
+    assert pauses[1:] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    assert after_error_s(64, ERROR_PAUSE_MAX_S - 1) == 128
+    assert after_error_s(64, ERROR_PAUSE_MAX_S) == 1
 
 
 @settings(max_examples=examples(200))
@@ -128,6 +138,16 @@ def test_an_agent_without_a_cluster_asks_the_meta_servers_and_half_a_cluster_is_
     for part in ({"pd": "pd:2379"}, {"cluster": "7"}, {"pd": "pd:2379", "tenant": "acme"}):
         with pytest.raises(ValueError, match="must be set; without PD, CLUSTER and TENANT"):
             AgentSettings(**part)  # type: ignore[arg-type]
+
+
+# Attack: the keyspace or the kind of another tenant is given, and the hold of its territories would be looked for there
+def test_a_command_for_another_keyspace_than_the_territories_have_is_refused() -> None:
+    found = {1: TerritoryInfo(**WORK.model_dump())}
+    check_same(found, TenantKind.TIDB, "ks")
+    check_same(found, TenantKind.TIDB, "ks", "17")
+    for wrong in ((TenantKind.RAW, "ks"), (TenantKind.TIDB, ""), (TenantKind.TIDB, "ks", "18")):
+        with pytest.raises(InvalidRequest, match="territory 1 is of PD cluster 17, --kind tidb and --keyspace 'ks'"):
+            check_same(found, *wrong)  # type: ignore[arg-type]
 
 
 def test_the_list_shows_each_territory_with_its_agent_and_those_without() -> None:

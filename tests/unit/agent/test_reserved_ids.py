@@ -9,12 +9,13 @@ from tistream.errors import CommitStateUnknown, CorruptObject
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.bulk.territories import TERRITORIES_MAX
 from tistream_agent.reservation import BYTES_MAX, Reservation, decode, encode, refusal
 from tistream_agent.reserved_ids import ReservedIds
 
 ACME = TenantKey("7", "acme")
 KEY = layout.reserved_territory(ACME, 5)
-OURS, THEIRS, NAMED = Reservation(5, "c0ffee"), Reservation(5, "dead"), Reservation(5)
+OURS, THEIRS, NAMED = Reservation(5, "c0ffee", (1, 3)), Reservation(5, "dead"), Reservation(5)
 
 
 def test_an_id_is_of_one_division_or_of_all_that_name_it() -> None:
@@ -22,7 +23,7 @@ def test_an_id_is_of_one_division_or_of_all_that_name_it() -> None:
     assert ids.reserve(OURS) is None
     assert ids.reserve(OURS) is None, "its own process may ask again"
     for other in (THEIRS, NAMED):
-        assert "id 5 is reserved for a new territory of a division" in (ids.reserve(other) or "")
+        assert "id 5 is reserved for a new territory of a division of 1, 3" in (ids.reserve(other) or "")
     assert ids.reserve(Reservation(6)) is None
     assert ids.reserve(Reservation(6)) is None, "an agent that starts again names it again"
     assert "id 6 was named" in (ids.reserve(Reservation(6, "c0ffee")) or "")
@@ -33,9 +34,9 @@ def test_a_chain_that_was_sealed_by_name_is_named_again() -> None:
     ids.reserve(OURS)
     ids.reserve(Reservation(6, "dead"))
     ids.reserve(Reservation(7))
-    assert list(ids.by_divisions()) == [5, 6]
+    assert list(ids.by_divisions()) == [OURS, Reservation(6, "dead")]
     ids.name(5)
-    assert list(ids.by_divisions()) == [6]
+    assert list(ids.by_divisions()) == [Reservation(6, "dead")]
     assert ids.reserve(NAMED) is None
 
 
@@ -60,10 +61,13 @@ def test_a_reservation_that_stays_without_an_answer_is_not_taken_for_one() -> No
 
 
 def test_what_is_encoded_is_read_again() -> None:
-    for one in (OURS, NAMED):
+    for one in (OURS, THEIRS, NAMED):
         assert decode(KEY, encode(one), 5) == one
         assert refusal(one, one) is None
-    assert encode(OURS) == b'{"version":1,"territory":"5","division":"c0ffee"}'
+    assert encode(OURS) == b'{"version":2,"territory":"5","division":"c0ffee","parents":["1","3"]}'
+    assert encode(THEIRS) == b'{"version":1,"territory":"5","division":"dead"}'
+    largest = Reservation((1 << 63) - 1, "f" * 64, tuple(range((1 << 63) - TERRITORIES_MAX, 1 << 63)))
+    assert len(encode(largest)) <= BYTES_MAX
 
 
 # Attack: the object of a reservation is damaged, of another id, of a later version, or very large
@@ -74,7 +78,10 @@ def test_what_is_encoded_is_read_again() -> None:
         (b"\xff\xfe", "it is not JSON"),
         (b"[" * BYTES_MAX, "it is not JSON"),
         (b"[]", "its version is 'None'"),
-        (b'{"version":2,"territory":"5","division":""}', "its version is '2'; this program knows 1"),
+        (b'{"version":3,"territory":"5","division":""}', "its version is '3'; this program knows 1 and 2"),
+        (b'{"version":2,"territory":"5","division":"dead"}', "its parents are no list of territory ids"),
+        (b'{"version":2,"territory":"5","division":"dead","parents":[1]}', "its parents are no list"),
+        (b'{"version":2,"territory":"5","division":"dead","parents":["0"]}', "its parents are no list"),
         (b'{"version":true,"territory":"5","division":""}', "its version is 'True'"),
         (b'{"version":1,"territory":"6","division":""}', "it is of territory '6'"),
         (b'{"version":1,"territory":5,"division":""}', "it is of territory '5'"),

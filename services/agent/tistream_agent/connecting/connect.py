@@ -3,7 +3,7 @@ the tenant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 
@@ -30,7 +30,7 @@ from tistream_agent.core import chain
 from tistream_agent.core.cutter import draft_without_rows
 from tistream_agent.core.keys import KeyMap, encoded_bound
 from tistream_agent.core.steps import HoldRefused
-from tistream_agent.position import divided_text, end_of_chain, snapshot_ts
+from tistream_agent.position import divided_text, end_of_chain, newest_file, snapshot_ts
 from tistream_agent.reservation import Reservation
 from tistream_agent.reserved_ids import ReservedIds
 from tistream_agent.upstream.gc_hold import GcHold
@@ -153,13 +153,17 @@ class Connector:
         may continue. The call may be repeated. Raises CannotConnect, InvalidRequest."""
         owned, tenant, most = self._owned(), self._connection.tenant, self._connection.regions_max
         starts = self._starts(owned.keys)
-        waiting = [span for its in self._unfinished(taken).values() for span in its]
-        spans = [part for span in not_taken([*taken.values(), *waiting]) for part in divided(span, starts, most)]
+        waiting = self._unfinished(taken)
+        if waiting:
+            its, again = ", ".join(map(str, waiting)), "run `tistream agent divide` again for the old ones"
+            self._passed(Check("territories", True, f"a division has yet to hand over {its}: {again}"))
+        owners = [*taken.values(), *(span for its in waiting.values() for span in its)]
+        spans = [part for span in not_taken(owners) for part in divided(span, starts, most)]
         ends = dict(self._usable(taken, len(spans)))
         found = list(zip(ends, spans, strict=True))
-        known = [self._known()] if found else []
-        lowest = [begins_ts, *known, *(end.position.lowest_ts for end in ends.values() if end.position is not None)]
-        begins_ts = min(ts for ts in lowest if ts is not None)
+        known = self._known() if found else None
+        lowest = [begins_ts, *(end.position.lowest_ts for end in ends.values() if end.position is not None)]
+        begins_ts = min(lowest) if known is None else known  # of a chain that ended long ago, history may be gone
         for number, span in found:
             position = ends[number].position
             goes_on = position is not None and not ends[number].sealed and covers(position, span)
@@ -169,6 +173,8 @@ class Connector:
                 self._passed(Check("garbage collection", False, str(HoldTooLow(moved.ts, moved.safe_point))))
             if not goes_on:
                 self._new(*self._next_file(chain.begins_at(position, at), self._nonce, number))
+        if not any(self._connection.territory in its for its in (taken, waiting, ends)):
+            GcHold(self._pd, tenant, self._connection.territory, owned.held).release()  # `connect` has set it
         for number, regions in oversized(taken, starts, most):
             advice = f"`tistream agent divide --territory {number} --into {regions // most + 1}` splits it"
             self._passed(Check("territories", True, f"territory {number} has {regions} regions: {advice}"))
@@ -180,7 +186,7 @@ class Connector:
         """The territories whose chains a division has begun, and which the platform does not have yet, with their keys.
         While a division replaces territories, the platform has neither the old nor the new ones."""
         found: dict[int, tuple[KeySpan, ...]] = {}
-        for number in self._ids.by_divisions():
+        for number in (one.store_id for one in self._ids.by_divisions()):
             if number in taken:
                 continue
             try:
@@ -190,10 +196,6 @@ class Connector:
             if end.position is not None and not end.sealed:
                 spans = [promise.span for promise in end.position.promises]
                 found[number] = merge_spans(spans, len(spans))
-        if found:
-            its = ", ".join(map(str, found))
-            ways = "run `tistream agent divide` again for the old ones, or `tistream disconnect --territory` for these"
-            self._passed(Check("territories", True, f"a division has yet to hand over {its}: {ways}"))
         return found
 
     def _usable(self, taken: Container[int], number: int) -> Iterator[tuple[int, chain.ChainEnd]]:
@@ -220,8 +222,19 @@ class Connector:
     def _check_undivided(self, end: chain.ChainEnd) -> None:
         if end.children:
             tenant, territory = self._connection.tenant, self._connection.territory
-            why = divided_text(tenant, territory, end.children)
-            self._passed(Check("chain", False, f"{why}; else connect with --territory {end.children[0].store_id}"))
+            why, heir = divided_text(tenant, territory, end.children), self._heir(end.children)
+            other = "another --territory" if heir is None else f"--territory {heir}"
+            self._passed(Check("chain", False, f"{why}; else connect with {other}"))
+
+    def _heir(self, children: Iterable[chain.Child]) -> int | None:
+        """The first territory that an agent may continue, of those that have the keys now; None if there is none."""
+        for child in children:
+            end = self._end(child.store_id)
+            if end.position is not None and not end.sealed:
+                return child.store_id
+            if (found := self._heir(end.children)) is not None:
+                return found
+        return None
 
     def undivided(self) -> None:
         """Show what to do if an agent of its own is to read more regions than a territory should have."""
@@ -263,6 +276,16 @@ class Connector:
         number = self._connection.territory if territory is None else territory
         draft = draft_without_rows(self._connection.tenant, number, position, nonce)
         return draft.key, draft.data()
+
+    def left_by_divisions(self, taken: Container[int]) -> list[int]:
+        """The territories whose chains are open though the platform has only `taken`: divisions that died have begun
+        them. The holds on GC of the ids that divisions have reserved, and not begun, are released. Raises
+        Unavailable."""
+        held = self._owned().held
+        for one in self._ids.by_divisions():
+            if one.store_id not in taken and not newest_file(self._objects, self._connection.tenant, one.store_id):
+                GcHold(self._pd, self._connection.tenant, one.store_id, held).release()
+        return sorted(self._unfinished(taken))
 
     def disconnect(self) -> None:
         """End the chain with a last file that no agent may follow, which ends its agent, and delete the hold on GC. The

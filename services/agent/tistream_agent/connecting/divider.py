@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain as chained
 from typing import Protocol
 
@@ -25,6 +26,8 @@ from tistream_agent.connecting.division import (
     SealParent,
     check_claimed,
     check_free,
+    check_number,
+    given_up,
     new_children,
     next_steps,
     recorded_children,
@@ -93,18 +96,36 @@ class Divider:
 
     def divide(self, parents: Sequence[int], into: int) -> tuple[Child, ...]:
         """Replace the territories `parents`, which must be neighbours, by `into` new ones. If a division of them was
-        begun before, it is finished as it was begun. Returns the new territories.
+        begun before, it is finished as it was begun. If it never can be, because some of them were divided with others,
+        each that is left is replaced by one new territory. Returns the new territories.
 
         Raises InvalidRequest, CannotConnect if history is gone or agents write too fast, CorruptObject, Unavailable.
         If it has changed nothing before it raises, it leaves no hold on GC.
         """
-        self._assigned.spans()  # a command for another cluster or keyspace changes nothing
-        children = self._chains(parents, into)
+        there = self._assigned.spans()  # a command for another cluster or keyspace changes nothing
+        ends = {number: self._end(number) for number in parents}
+        left = given_up(ends, there)
+        if not left:
+            return self._replaced(parents, into)
+        return tuple(child for number in left for child in self._replaced([number], 1, ends[number].children))
+
+    def _replaced(self, parents: Sequence[int], into: int, never: tuple[Child, ...] = ()) -> tuple[Child, ...]:
+        """`divide`. `never`: children that a last file names, and that no process can begin."""
+        children = self._chains(parents, into, never)
         self._hand_over(parents, children)
         self._sleep(_SETTLE_S)
         for number in parents:
             self._hold(number).release()
+        self._release_unused(parents, children)
         return children
+
+    def _release_unused(self, parents: Sequence[int], children: Sequence[Child]) -> None:
+        """Release the holds on GC of the ids that other divisions of these parents have reserved: the last files of the
+        parents do not name them, so no process uses them any more."""
+        named = {child.store_id for child in children}
+        for one in self._ids.by_divisions():
+            if one.store_id not in named and not set(parents).isdisjoint(one.parents) and self._is_unused(one.store_id):
+                self._hold(one.store_id).release()
 
     def _hand_over(self, parents: Sequence[int], children: Sequence[Child]) -> None:
         """Give the children to the platform in place of the parents. Those that were ended since have handed their keys
@@ -113,8 +134,9 @@ class Divider:
         heirs = [child for child in children if _is_open(begun[child.store_id])]
         there = self._assigned.spans()
         check_free(heirs, there, parents)
-        for number, lowest_ts in unclaimed({number: self._end(number) for number in parents}, begun).items():
-            self._hold_back([number], lowest_ts)  # those of a command that died may have run out
+        fresh = unclaimed({number: self._end(number) for number in parents}, begun)
+        for child in heirs:
+            self._hold_again(child.store_id, begun[child.store_id], is_claimed=child.store_id not in fresh)
         for number in parents:
             if number in there:
                 self._assigned.remove(number)
@@ -126,13 +148,13 @@ class Divider:
             advice = "`tistream connect --assign` gives such keys to new ones"
             self._show(Check("territories", True, f"no territory has all keys of {_ids(left)}, which ended: {advice}"))
 
-    def _chains(self, parents: Sequence[int], into: int) -> tuple[Child, ...]:
+    def _chains(self, parents: Sequence[int], into: int, never: tuple[Child, ...]) -> tuple[Child, ...]:
         """End the chains of the parents, and begin those of the children, which are returned."""
         planned: tuple[Child, ...] = ()  # what this call has planned, while no last file names any children
         named = False  # whether a last file may name what was planned, though none was read
         try:
             for _ in range(_ROUNDS):
-                ends = {number: self._end(number) for number in parents}
+                ends = {number: _without(self._end(number), never) for number in parents}
                 children = recorded_children(ends)
                 if children and planned not in ((), children):  # another division was faster
                     self._give_up(planned)
@@ -150,6 +172,8 @@ class Divider:
         except (TiStreamError, KeyboardInterrupt) as error:
             if not named or isinstance(error, CannotConnect | InvalidRequest):
                 self._give_up(planned)
+            if not named:
+                self._forget(planned)
             raise
         self._give_up(planned)
         raise CannotConnect(f"the agents of {parents} write faster than their chains are ended: run the command again")
@@ -160,31 +184,60 @@ class Divider:
             raise InvalidRequest(
                 f"the platform's agents have no territory {unknown[0]}: `tistream agent list` shows which they have"
             )
-        if len(there) - len(parents) + into > TERRITORIES_MAX:
-            raise InvalidRequest(
-                f"the tenant would have more than {TERRITORIES_MAX} territories: give a lower --into, or merge others "
-                "first"
-            )
+        after = len(there) - len(parents) + into
+        check_number(after, there, ())
         spans = {number: there[number] for number in parents}
         check_claimed(spans, ends)
         wire = keys.on_wire(WHOLE)
         assert wire is not None
         starts = first_keys(keys, self._pd.regions(encoded_bound(wire.start), encoded_bound(wire.end)))
-        return new_children(spans.values(), starts, into, self._free_ids(max(there)))
+        children = new_children(spans.values(), starts, into, self._free_ids(max(there), parents))
+        try:
+            self._check_others(after, there, parents)
+        except InvalidRequest:
+            self._forget(children)
+            raise
+        return children
 
-    def _free_ids(self, above: int) -> Iterator[int]:
+    def _check_others(self, after: int, there: Mapping[int, KeySpan], parents: Sequence[int]) -> None:
+        """Check the number of territories together with the divisions under way. The caller has reserved its ids: so of
+        two divisions at once, at least one sees the other. Raises InvalidRequest."""
+        others = [one for one in self._ids.by_divisions() if one.division != self._nonce and one.store_id not in there]
+        if after + len(others) > TERRITORIES_MAX:
+            check_number(after, there, [one for one in others if self._is_under_way(one, there, parents)])
+
+    def _is_under_way(self, one: Reservation, there: Mapping[int, KeySpan], parents: Sequence[int]) -> bool:
+        """Whether the platform may get a territory of the id `one`, beside a division of `parents`."""
+        if not set(parents).isdisjoint(one.parents):
+            return False  # at most one of the two is finished
+        if one.parents and all(number in there for number in one.parents):
+            return True
+        try:
+            return _is_open(self._end(one.store_id))
+        except CorruptObject:
+            return False  # no agent continues it
+
+    def _forget(self, planned: Sequence[Child]) -> None:
+        """Let no division count the ids of children that will not be. They stay reserved."""
+        for child in planned:
+            try:
+                self._ids.name(child.store_id)
+            except TiStreamError as error:
+                self._show(Check("territories", True, f"id {child.store_id} counts as one under way: {error}"))
+
+    def _free_ids(self, above: int, parents: Sequence[int]) -> Iterator[int]:
         """Ids for new territories, above those that exist while there are such ids. They are reserved when they are
         taken from the iterator, and no territory ever had them."""
         for number in chained(range(above + 1, _IDS_END), range(1, above)):
-            if self._is_unused(number) and self._reserve(number) and self._is_unused(number):
+            if self._is_unused(number) and self._reserve(number, parents) and self._is_unused(number):
                 yield number
 
     def _is_unused(self, number: int) -> bool:
         return not newest_file(self._objects, self._tenant, number)
 
-    def _reserve(self, number: int) -> bool:
+    def _reserve(self, number: int, parents: Sequence[int]) -> bool:
         try:
-            return self._ids.reserve(Reservation(number, self._nonce)) is None
+            return self._ids.reserve(Reservation(number, self._nonce, tuple(sorted(parents)))) is None
         except CorruptObject as error:
             self._show(Check("territories", True, f"id {number} is left out: {error}"))
             return False
@@ -205,6 +258,16 @@ class Divider:
             if isinstance(moved, HoldRefused):
                 raise CannotConnect(str(HoldTooLow(moved.ts, moved.safe_point)))
 
+    def _hold_again(self, number: int, end: ChainEnd, *, is_claimed: bool) -> None:
+        """Hold back garbage collection for a child that the platform gets: the hold of a command that died may have run
+        out, or may have been released by `tistream disconnect`. Raises CannotConnect if history is gone."""
+        assert end.position is not None
+        try:
+            self._hold_back([number], end.position.lowest_ts)
+        except CannotConnect:
+            if not is_claimed:  # the hold of an agent that has claimed it is at the end of a newer file
+                raise
+
     def _put(self, step: DivisionStep, children: tuple[Child, ...]) -> None:
         if isinstance(step, BeginChild):
             draft = draft_without_rows(self._tenant, step.store_id, step.position, self._nonce)
@@ -221,6 +284,10 @@ class Divider:
 
     def _end(self, number: int) -> ChainEnd:
         return end_of_chain(self._objects, self._tenant, number, None)
+
+
+def _without(end: ChainEnd, never: tuple[Child, ...]) -> ChainEnd:
+    return replace(end, children=()) if end.children == never else end
 
 
 def _is_open(end: ChainEnd) -> bool:

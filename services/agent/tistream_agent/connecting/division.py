@@ -12,17 +12,24 @@ be interrupted anywhere: the chains show which steps are missing, and the parent
 whether step 3 has begun. Two processes that divide the same parents at once meet in conditional PUTs: the parent with
 the lowest id gets its last file first, alone, and the others get the names that this file has. Ids are reserved before
 a last file names them (reservation.py), so divisions of different parents never name the same ones.
+
+Two divisions that share some parents cannot both be finished: a parent of the one that is left behind has a last file
+that names children with keys of its partner, which went elsewhere. It gets one more last file, which names children for
+its own keys (`given_up`). Its hold is released after they have theirs, as in every division.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tistream.errors import InvalidRequest
 from tistream.model.span import KeySpan, merge_spans
+from tistream.wire.bulk.territories import TERRITORIES_MAX
 from tistream_agent.core.chain import ChainEnd, Child, Position, tiled
 from tistream_agent.core.received.range_logs import bounds_among, ranges_of
+from tistream_agent.reservation import Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +59,32 @@ def recorded_children(parents: Mapping[int, ChainEnd]) -> tuple[Child, ...]:
     named = {number: end.children for number, end in parents.items() if end.children}
     if len(set(named.values())) > 1:
         told = "; ".join(f"{number} into {_ids(children)}" for number, children in sorted(named.items()))
-        raise InvalidRequest(
-            f"the territories were divided separately ({told}): name those that were divided together. If the "
-            "partner of a territory is gone, give this one up: run `tistream disconnect --territory` for it, then "
-            "`tistream connect --assign`"
-        )
+        raise InvalidRequest(f"the territories were divided separately ({told}): name those that were divided together")
     return next(iter(named.values()), ())
+
+
+def given_up(parents: Mapping[int, ChainEnd], listed: Container[int]) -> list[int]:
+    """The parents whose last files name children that no process can begin: the chain of another parent, which was to
+    name the same ones, ended in another way. Their keys need new children.
+
+    Args:
+        parents: the ends of the parents' chains.
+        listed: the territories that the platform has.
+    """
+    return [
+        number
+        for number, end in sorted(parents.items())
+        if end.children and any(_left(end, other, one in listed) for one, other in parents.items())
+    ]
+
+
+def _left(end: ChainEnd, other: ChainEnd, is_listed: bool) -> bool:
+    """Whether the chain `other` has keys of the children that `end` names, and never names these children."""
+    if not other.sealed or other.children == end.children or other.position is None:
+        return False
+    if not other.children and is_listed:  # it was disconnected, and may be read again
+        return False
+    return any(one.span.overlaps(child.span) for one in other.position.promises for child in end.children)
 
 
 def new_children(keys: Iterable[KeySpan], starts: Sequence[bytes], into: int, ids: Iterable[int]) -> tuple[Child, ...]:
@@ -161,6 +188,32 @@ def unclaimed(parents: Mapping[int, ChainEnd], begun: Mapping[int, ChainEnd]) ->
         for number, end in begun.items()
         if end.position is not None and end.position.prev_ts == first_ts and not end.sealed
     }
+
+
+def check_number(after: int, there: Container[int], others: Iterable[Reservation]) -> None:
+    """Check that a division leaves the tenant no more territories than it may have, also once the other divisions that
+    are under way are finished.
+
+    Args:
+        after: the number of territories after this division alone.
+        there: the territories that the platform has.
+        others: the ids that the other divisions have reserved, and that are not among `there`.
+
+    Raises InvalidRequest.
+    """
+    reserved: dict[tuple[int, ...], Counter[str]] = {}
+    for one in others:
+        reserved.setdefault(one.parents, Counter())[one.division] += 1
+    more = {its: max(ids.values()) - sum(one in there for one in its) for its, ids in reserved.items()}
+    growing = {its: number for its, number in more.items() if number > 0}
+    if after + sum(growing.values()) <= TERRITORIES_MAX:
+        return
+    beside = "; ".join(", ".join(map(str, its)) for its in sorted(growing))
+    told = f" with the divisions of {beside}, which are to be finished by the same commands" if beside else ""
+    raise InvalidRequest(
+        f"the tenant would have more than {TERRITORIES_MAX} territories{told}: give a lower --into, or "
+        "merge others first"
+    )
 
 
 def check_free(heirs: Iterable[Child], there: Mapping[int, KeySpan], parents: Container[int]) -> None:

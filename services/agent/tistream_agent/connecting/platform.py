@@ -110,14 +110,7 @@ class TenantTerritories:
         """The keys of each territory, by id. Raises InvalidRequest if one is of another cluster, kind or keyspace: its
         keys would be read there."""
         found = self.api.territories(self.tenant)
-        wanted = str(self.pd_cluster_id), self.kind, self.keyspace
-        for number, one in found.items():
-            if (one.pd_cluster_id, one.kind, one.keyspace) != wanted:
-                raise InvalidRequest(
-                    f"territory {number} is of PD cluster {one.pd_cluster_id}, --kind {one.kind.value} and --keyspace "
-                    f"{one.keyspace!r}, the command of {wanted[0]}, {self.kind.value} and {self.keyspace!r}: give what "
-                    "the territory has"
-                )
+        check_same(found, self.kind, self.keyspace, str(self.pd_cluster_id))
         return {
             number: KeySpan(bytes.fromhex(one.start_key), bytes.fromhex(one.end_key)) for number, one in found.items()
         }
@@ -138,6 +131,21 @@ class TenantTerritories:
     def remove(self, store_id: int) -> None:
         """Remove a territory. No error if it does not exist."""
         self.api.remove_territory(self.tenant, store_id)
+
+
+def check_same(
+    found: Mapping[int, TerritoryInfo], kind: TenantKind, keyspace: str, pd_cluster_id: str | None = None
+) -> None:
+    """Check that a command is for the kind, the keyspace and the cluster of a tenant's territories; None: for any
+    cluster. Raises InvalidRequest."""
+    for number, one in found.items():
+        cluster = one.pd_cluster_id if pd_cluster_id is None else pd_cluster_id
+        if (one.pd_cluster_id, one.kind, one.keyspace) != (cluster, kind, keyspace):
+            raise InvalidRequest(
+                f"territory {number} is of PD cluster {one.pd_cluster_id}, --kind {one.kind.value} and --keyspace "
+                f"{one.keyspace!r}, the command of {cluster}, {kind.value} and {keyspace!r}: give what the territory "
+                "has"
+            )
 
 
 def agent_rows(nodes: Sequence[NodeInfo], territories: Sequence[TerritoryInfo]) -> list[tuple[str, ...]]:

@@ -21,6 +21,8 @@ from tistream.schema.records import TableChange
 from tistream.schema.tidb.snapshot import Snapshot, parse_snapshot
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.open import open_objects
 from tistream.wire.bulk.territories import TERRITORIES_MAX
 from tistream_agent.command import register
 from tistream_agent.connecting.checks import CannotConnect, Check
@@ -53,9 +55,9 @@ class World:
         kind: TenantKind = TenantKind.TIDB,
         regions_max: int = 20_000,
         territory: int = 1,
-        objects: MemoryObjectStore | None = None,
+        objects: ObjectStore | None = None,
     ) -> None:
-        self.objects = MemoryObjectStore() if objects is None else objects
+        self.objects: ObjectStore = MemoryObjectStore() if objects is None else objects
         self.tikv = tikv
         self.checks, self.registered = list[Check](), list[TenantKey]()
         self.pd = PdClient([tikv.address], Channels(tls))
@@ -613,6 +615,22 @@ def test_a_disconnect_ends_the_hold(serve: Callable[[EmulatedTikv], EmulatedTikv
     world.connector.connect()
     world.connector.disconnect()
     assert not tikv.holds
+
+
+# Attack: a tenant whose agent is one of its own has a territory that no platform knows
+def test_the_command_disconnects_without_a_platform(
+    serve: Callable[[EmulatedTikv], EmulatedTikv], tmp_path: Path
+) -> None:
+    tikv, url = serve(EmulatedTikv()), f"file://{tmp_path}"
+    World(tikv, objects=open_objects(url)).connector.connect()
+    assert set(_held(tikv)) == {1}
+    app, of = typer.Typer(), ["--cluster", TENANT.cluster_id, "--tenant", TENANT.tenant_id]
+    register(app)
+    done = CliRunner(env={"TISTREAM_URL": ""}).invoke(app, ["disconnect", "--pd", tikv.address, "--objects", url, *of])
+    assert done.exit_code == 0, done.output
+    assert _held(tikv) == {}
+    with pytest.raises(ChainSealed):
+        last_position(open_objects(url), TENANT, 1, WHOLE)
 
 
 def test_without_a_certificate_or_with_one_of_another_authority_nothing_is_connected(

@@ -227,7 +227,7 @@ class Connector:
             self._passed(Check("chain", False, f"{why}; else connect with {other}"))
 
     def _heir(self, children: Iterable[chain.Child]) -> int | None:
-        """The first territory that an agent may continue, of those that have the keys now; None if there is none."""
+        """The first territory that an agent may continue, of those that have the keys now; None if all have ended."""
         for child in children:
             end = self._end(child.store_id)
             if end.position is not None and not end.sealed:

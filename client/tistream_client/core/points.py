@@ -11,6 +11,7 @@ from tistream_client.core import arrow, ndjson
 from tistream_client.core.arrow import DiffPage, TablePage
 from tistream_client.core.asking import Patience, json_of
 from tistream_client.core.events import Page, Row, RowEvent, Transaction, Version
+from tistream_client.core.pull import earliest_ts
 from tistream_client.core.scope import Scope
 from tistream_client.core.steps import Answer, Asking, Fetch, Reading
 from tistream_client.core.times import NOW
@@ -117,6 +118,7 @@ def transaction(scope: Scope, start_ts: int, patience: Patience) -> Asking[Trans
 
 def diff(scope: Scope, range_: Range, page_size: int, patience: Patience) -> Reading[RowEvent]:
     """Yield the net change of each row between two times. Raises ApiError, and NoAnswer."""
+    range_ = yield from _placed(scope, range_, patience)
     cursor: str | None = None
     while True:
         params = _between("from", "to", range_) if cursor is None else {"cursor": cursor}
@@ -129,6 +131,7 @@ def diff(scope: Scope, range_: Range, page_size: int, patience: Patience) -> Rea
 
 def diff_batches(scope: Scope, range_: Range, page_size: int, patience: Patience) -> Reading[DiffPage]:
     """Yield pages of net changes as record batches. Raises ApiError, and NoAnswer."""
+    range_ = yield from _placed(scope, range_, patience)
     cursor: str | None = None
     while True:
         params = _between("from", "to", range_) if cursor is None else {"cursor": cursor}
@@ -142,6 +145,8 @@ def diff_batches(scope: Scope, range_: Range, page_size: int, patience: Patience
 
 def squashed(scope: Scope, range_: Range, cursor: str | None, page_size: int, patience: Patience) -> Reading[Page]:
     """Yield the pages of a squashed pull. The last one has a `resolved_ts`. Raises ApiError, and NoAnswer."""
+    if cursor is None:
+        range_ = yield from _placed(scope, range_, patience)
     first = {"squash": "true", **_between("start_ts", "end_ts", range_)}
     yield from _pages(scope, first, {"squash": "true"}, cursor, page_size, patience)
 
@@ -172,6 +177,13 @@ def _pages(
         if page.resolved_ts is not None:
             return
         cursor = page.cursor
+
+
+def _placed(scope: Scope, range_: Range, patience: Patience) -> Asking[Range]:
+    """The range, which begins at the earliest ts if it states no other beginning."""
+    if range_.since is not None:
+        return range_
+    return Range((yield from earliest_ts(scope, patience)), range_.until)
 
 
 def _between(low: str, high: str, range_: Range) -> dict[str, str]:

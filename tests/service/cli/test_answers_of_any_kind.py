@@ -290,6 +290,15 @@ def test_a_diff_goes_on_from_the_cursor_that_it_names(canned: Canned) -> None:
     assert CliRunner().invoke(app, [*words, "--since", "1h"]).exit_code == 2
 
 
+def test_a_diff_since_the_earliest_ts_begins_where_retention_does(canned: Canned) -> None:
+    gone = {"type": "tistream:gone", "status": 410, "detail": "too old", "earliest_ts": "77"}
+    end: dict[str, object] = {"type": "end", "from": "77", "to": "80", "cursor": None}
+    canned.answers = [Text(410, "application/problem+json", json.dumps(gone)), lines(end)]
+    words = ["diff", "shop.orders", "--cluster", "7", "--tenant", "acme", "--url", canned.url, "--since", "earliest"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert [one.get("from") for one in canned.parameters()] == [None, "77"]
+
+
 def test_a_transaction_without_its_last_line_is_not_complete(canned: Canned) -> None:
     canned.answers = [lines(*ROWS)]
     words = ["txn", "5", "-o", "json", "--cluster", "7", "--tenant", "acme", "--url", canned.url]

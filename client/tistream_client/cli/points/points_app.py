@@ -107,7 +107,9 @@ def diff(
     tenant: Tenant,
     since: Annotated[
         str | None,
-        typer.Option("--since", "--from", callback=time_form, help=f"The earlier time: {FORMS}. With --key: all."),
+        typer.Option(
+            "--since", "--from", callback=since_form, help=f"The earlier time: {SINCE_FORMS}. With --key: all."
+        ),
     ] = None,
     to: Annotated[str, typer.Option("--until", "--to", callback=time_form, help="The later time.")] = "now",
     key: Annotated[str | None, typer.Option(help="The history of this row, change by change: id=1, or JSON.")] = None,
@@ -127,14 +129,18 @@ def diff(
         )
     with importing():
         from tistream_client.cli.api_client import ApiClient
-        from tistream_client.cli.points.reads import Named, key_text, pages, versions
+        from tistream_client.cli.points.reads import Named, earliest, key_text, pages, versions
         from tistream_client.cli.points.show import show_events, show_json, show_row_diff
-        from tistream_client.cli.times import ts_text
+        from tistream_client.cli.times import since_text, ts_text
 
     client, named = ApiClient(url), Named.parse(cluster, tenant, table)
-    times = {"to": ts_text(to, now_ms())} | ({} if since is None else {"from": ts_text(since, now_ms())})
+    low = since_text(since, now_ms())
+    times = {"to": ts_text(to, now_ms())} | ({} if low is None else {"from": low})
     if key is None:
-        lines = pages(client, named.path("diff"), times if cursor is None else {"cursor": cursor}, {}, limit)
+        first = {"cursor": cursor} if cursor is not None else times
+        if cursor is None and low is None:
+            first["from"] = earliest(client, named.path("changes"))
+        lines = pages(client, named.path("diff"), first, {}, limit)
         (show_json if as_json else show_events)(lines)
         return
     found = versions(client, named, {"key": key_text(key), **times}, limit or 1_000_000)[::-1]

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from tistream_client.cli.again import Patience, given_up
 from tistream_client.cli.api_client import ApiClient, tenant_path
 from tistream_client.cli.errors import LATER, CliError, NoAnswer, Refused, failed
-from tistream_client.core.errors import ApiError
+from tistream_client.core.errors import ApiError, Gone
 
 Line = dict[str, Any]
 PAGE = 10_000
@@ -102,6 +102,18 @@ def answer_lines(client: ApiClient, path: str, params: Mapping[str, str]) -> Ite
         raise failed(error) from error
     if last not in _LAST:
         raise NoAnswer(_CUT)
+
+
+def earliest(client: ApiClient, path: str) -> str:
+    """The earliest ts from which changes can be read, as the refusal of a pull from 0 states it. `path` is that of the
+    pull. Raises CliError."""
+    try:
+        client.answer("GET", f"{path}?start_ts=0&end_ts=0&limit=1")
+    except Refused as refused:
+        if isinstance(refused.refusal, Gone) and refused.refusal.earliest_ts is not None:
+            return str(refused.refusal.earliest_ts)
+        raise
+    return "0"
 
 
 def key_text(text: str) -> str:

@@ -6,10 +6,8 @@ from __future__ import annotations
 from typing import IO
 
 from tistream_client.cli.api_client import ApiClient, changes_path, json_line
-from tistream_client.cli.errors import Refused
-from tistream_client.cli.points.reads import pages
+from tistream_client.cli.points.reads import earliest, pages
 from tistream_client.cli.pull.format import PullRequest
-from tistream_client.cli.pull.pull import earliest_ts
 
 
 def run_squash(client: ApiClient, request: PullRequest, out: IO[bytes]) -> None:
@@ -19,18 +17,9 @@ def run_squash(client: ApiClient, request: PullRequest, out: IO[bytes]) -> None:
     if request.cursor is not None:
         first = {"cursor": request.cursor}
     else:
-        first = {"start_ts": request.start_ts or _earliest(client, path)}
+        first = {"start_ts": request.start_ts or earliest(client, path)}
         if request.end_ts is not None:
             first["end_ts"] = request.end_ts
     for line in pages(client, path, first, {"squash": "true"} | request.chosen, request.limit):
         out.write(json_line(line))
     out.flush()
-
-
-def _earliest(client: ApiClient, path: str) -> str:
-    """The earliest ts, as the refusal of a pull from 0 states it."""
-    try:
-        client.answer("GET", f"{path}?start_ts=0&end_ts=0&limit=1")
-    except Refused as refused:
-        return earliest_ts(refused.refusal, begun=False)
-    return "0"

@@ -46,12 +46,13 @@ def since_text(text: str | None, at_ms: int) -> str | None:
 
 
 def time_form(text: str | None) -> str | None:
-    """The text of a time, unchanged. For Typer's `callback`. Raises BadParameter."""
+    """Check the text of a time, and return it unchanged; None (the option is absent) passes. For Typer's `callback`.
+    Raises BadParameter."""
     return text if text is None else _checked(text, lambda: ts_text(text, now_ms()))
 
 
 def since_form(text: str | None) -> str | None:
-    """As time_form, for a beginning, which may be `earliest`."""
+    """Check the text like time_form; `earliest` is accepted too."""
     return text if text is None else _checked(text, lambda: since_text(text, now_ms()))
 
 

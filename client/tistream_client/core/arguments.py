@@ -99,7 +99,8 @@ def page_size(value: object) -> int:
 
 
 def key_of_row(argument: str, value: KeyLike | None) -> dict[str, str | int | float] | None:
-    """The key of a row, as events have it."""
+    """Check the argument `argument`, the key of a row by column name, as events have it. Returns a copy; None for None.
+    Raises WrongArgument."""
     if value is None:
         return None
     right = f'{argument}={{"id": 1}}'

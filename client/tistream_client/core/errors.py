@@ -112,13 +112,13 @@ class Gone(ApiError):
 
     @property
     def earliest_ts(self) -> int | None:
-        """The lowest ts that can be read."""
+        """The lowest ts that can be read; None if the server did not state it."""
         found = _text(self.problem.get("earliest_ts"))
         return int(found) if found is not None and found.isdigit() else None
 
     @property
     def earliest_time(self) -> datetime | None:
-        """The time of `earliest_ts`."""
+        """The time of `earliest_ts`, in UTC; None if that is None."""
         return None if self.earliest_ts is None else to_datetime(self.earliest_ts)
 
     def way_out(self) -> str:

@@ -95,13 +95,14 @@ class Row:
 
     @property
     def commit_time(self) -> datetime | None:
-        """The time of the commit, in UTC."""
+        """The time of the commit, in UTC; None if `commit_ts` is None."""
         return None if self.commit_ts is None else to_datetime(self.commit_ts)
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a row: its change at `commit_ts`, with the row after and before it."""
+    """One version of a row: its change at `commit_ts`. `op` is `put` or `delete`. `row` is the row after the change,
+    None after a delete; `old_row` the row before it, None if there was none or it is not known."""
 
     commit_ts: int
     start_ts: int
@@ -141,7 +142,7 @@ class Position:
 
     @property
     def resolved_time(self) -> datetime | None:
-        """The time of `resolved_ts`, in UTC."""
+        """The time of `resolved_ts`, in UTC; None if that is None."""
         return None if self.resolved_ts is None else to_datetime(self.resolved_ts)
 
 
@@ -195,5 +196,5 @@ class TableInfo:
 
     @property
     def base_time(self) -> datetime | None:
-        """The time of `base_ts`, in UTC."""
+        """The time of `base_ts`, in UTC; None if that is None."""
         return None if self.base_ts is None else to_datetime(self.base_ts)

@@ -49,7 +49,7 @@ def accept_files(
 ) -> FilesReceipt:
     """Queue new files, of which the request has names and watermark rows but no changes, for the tasks that the request
     names. Idempotent. A task whose inbox is full accepts no file: its `received` positions show that, and the sender
-    repeats the call. The other tasks of the request accept their files."""
+    repeats the call. The other tasks of the request accept their files. If all of them are full, the answer is 503."""
     try:
         batch = file_batch.decode(body)
     except (ValueError, KeyError, TypeError) as error:
@@ -123,7 +123,7 @@ def progress(request: Request, node: Node, boot: str = "", after: int = 0) -> Pr
 @router.get("/v1/tasks/{task_id}/coverage", operation_id="TaskCoverage")
 def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = "") -> Coverage:
     """The task's slices inside [start_key, end_key) (hex; empty = unbounded) in key order, according to its newest
-    manifest."""
+    manifest. 404 if this sorter does not hold the task."""
     task = node.known(task_id)
     if task is None:
         raise UnknownName(f"task {task_id} is not held here")
@@ -139,7 +139,7 @@ def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = 
 @router.get("/v1/tasks/{task_id}/stores/{store_id}", operation_id="StoreNeed")
 def store_need(task_id: int, store_id: int, node: Node) -> StoreNeed:
     """What a task still needs from a store: the slice that depends on the store, and the store's files that it still
-    reads."""
+    reads. 404 if this sorter does not hold the task."""
     task = node.known(task_id)
     if task is None:
         raise UnknownName(f"task {task_id} is not held here")

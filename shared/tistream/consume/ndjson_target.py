@@ -108,7 +108,7 @@ class NdjsonFile:
         self._file.truncate(end)
 
     def progress(self) -> ReadProgress | None:
-        """The progress in the last `resolved` line of the file."""
+        """The progress in the last `resolved` line of the file; None if there is no such line."""
         return self._progress
 
     def write(self, steps: Iterable[Step]) -> None:

@@ -46,6 +46,9 @@ def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any,
         values: row values, a binary array of the same length. A null value means that there is no row, and gives null
             in every column.
         numbered: decode ENUM and SET to their numbers (uint64), not to the names of their elements.
+
+    A row that cannot be decoded is null in every column, and its reason is in the result. Raises ValueError if the
+    lengths differ.
     """
     if len(keys) != len(values):
         raise ValueError(f"{len(keys)} keys for {len(values)} values")

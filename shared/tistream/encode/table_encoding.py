@@ -34,7 +34,8 @@ class TableEncoding:
     """How the rows of one version of a table are encoded.
 
     key: columns of the handle in key order. stored: columns whose cells are in the row value, by ascending id. trimmed:
-    ids of key columns whose trailing spaces are not in the key. reason: why the key form is UPSTREAM.
+    ids of key columns whose trailing spaces are not in the key. reason: why the key form is UPSTREAM; None for other
+    forms.
     """
 
     table: Table

@@ -93,7 +93,8 @@ def of_number(text: str) -> Operand:
 
 
 def exact_number(text: str) -> Any:
-    """Convert a text to a decimal256 scalar; None if it is not a number, or has an exponent."""
+    """Convert a text to a decimal256 scalar; None if it is not a number, or has an exponent. Raises InvalidRequest
+    above DIGITS_MAX digits."""
     found = _NUMBER.fullmatch(text.strip())
     if found is None:
         return None

@@ -79,7 +79,7 @@ class OversizedCommit:
     def batches(self) -> Iterator[Batch]:
         """Yield a batch that announces the crowded commit_ts, one batch for each piece, and a last batch with the DDL
         events. If some row cannot be decoded, yield only a batch with its barrier; this is checked before the first
-        event is sent."""
+        event is sent. Raises Unavailable if an object disappears once events were sent."""
         runs = [run for number, rows in enumerate(self._groups) for run in self._runs(number, rows)]
         pieces = plan.pieces(runs, self._budget)
         if not self._inside:  # no event of the commit_ts is sent before all of its rows were checked to be decodable

@@ -33,7 +33,7 @@ class ImportModes:
             self._of[one] = ImportPeriod(ts if known is None else known.from_ts, None)
 
     def end(self, physical_ids: Iterable[int], ts: int) -> None:
-        """Record that the import mode of these ids is cleared at `ts`."""
+        """Record that the import mode of these ids is cleared at `ts`. Ids whose mode is not set are ignored."""
         for one in physical_ids:
             known = self._of.get(one)
             if known is not None and known.to_ts is None:

@@ -48,13 +48,15 @@ def private_keys(text: str) -> Sequence[PrivateKey]:
 
 
 def seal(key: PublicKey, tenant: TenantKey, name: str, value: str) -> str:
-    """Encrypt a tenant's secret. The sealed text differs each time."""
+    """Encrypt the value of the tenant's secret `name`. Returns base64, which differs each time. Only `opened` with the
+    same tenant and name decrypts it."""
     content = json.dumps([tenant.cluster_id, tenant.tenant_id, name, value]).encode()
     return base64.b64encode(SealedBox(key).encrypt(content)).decode()
 
 
 def opened(keys: Sequence[PrivateKey], tenant: TenantKey, name: str, sealed: str) -> str:
-    """Decrypt a sealed text. Returns the secret's value. Raises NotOpened."""
+    """Decrypt a text that `seal` has returned for this tenant and name, with whichever of the keys fits. Returns the
+    secret's value. Raises NotOpened."""
     for key in keys:
         try:
             content = json.loads(SealedBox(key).decrypt(base64.b64decode(sealed, validate=True)))

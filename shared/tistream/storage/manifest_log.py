@@ -71,7 +71,8 @@ class ManifestLog:
 
     def recover(self) -> TaskView:
         """Read the task's manifests: the floor, its checkpoint, and every manifest after it. An earlier claim of this
-        object ends: `commit` needs a new `claim`."""
+        object ends: `commit` needs a new `claim`. Raises InvariantBroken if the manifests are those of another span,
+        and the errors of TaskManifests.follow."""
         self._epoch = None
         self._log.forget_doubt()
         self._view = self._task.follow()
@@ -149,7 +150,7 @@ class ManifestLog:
 
     def raise_floor(self, checkpoint: int) -> int:
         """Set the floor to manifest `checkpoint`; objects that only earlier manifests need may be deleted once this
-        returns.
+        returns. Raises InvariantBroken if that manifest is not a checkpoint.
 
         Returns:
             The floor, which never decreases: possibly a higher one than requested.

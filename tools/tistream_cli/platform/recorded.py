@@ -17,8 +17,8 @@ from tistream_client.cli.errors import CliError
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One recorded change file. It is pushed `at_ms` ms after the first one. `commit_ts_max` is None if no entry has a
-    commit_ts."""
+    """One recorded change file of a store. It is pushed `at_ms` ms after the first one, under `key`. `ts` is the file's
+    ts, and `path` its local copy. `commit_ts_max` is None if no entry has a commit_ts."""
 
     at_ms: float
     key: str

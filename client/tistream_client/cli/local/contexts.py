@@ -54,7 +54,7 @@ class Contexts:
         return {} if wanted is None else self.all[self._known(wanted)]
 
     def add(self, name: str, values: Values) -> None:
-        """Store a context, and use it if it is the first one."""
+        """Store a context, and use it if it is the only one. A context of the same name is replaced."""
         self.all[name] = dict(values)
         self.current = name if len(self.all) == 1 else self.current
         self._write()

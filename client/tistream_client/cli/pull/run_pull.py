@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 def run(request: PullRequest, form: PullFormat, out: Path | None, url: str, *, squash: bool) -> None:
-    """Check the options, and pull. Raises typer.BadParameter and CliError."""
+    """Check the options, and pull from the API at `url` into the directory `out`; None: to stdout. `squash`: only the
+    net change of each row. Raises typer.BadParameter and CliError."""
     check(request, form, out)
     check_raw(request, form, squash=squash)
     if request.snapshot is not None:

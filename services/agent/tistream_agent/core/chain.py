@@ -84,8 +84,8 @@ def new_chain(span: KeySpan, base_ts: int) -> Position:
 
 
 def begins_at(position: Position | None, base_ts: int) -> Position:
-    """The position of a chain that continues after the files of `position`, if there are any, as if it had none: for
-    any keys, from `base_ts` on."""
+    """The position of a chain that begins anew at `base_ts`, for all keys. If the chain has files already (`position`),
+    the next file follows them, but their promises no longer count."""
     begun = new_chain(WHOLE, base_ts)
     return begun if position is None else replace(position, promises=begun.promises)
 

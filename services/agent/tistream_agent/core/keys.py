@@ -118,7 +118,7 @@ class KeyMap:
 
     @property
     def gap_on_wire(self) -> KeySpan | None:
-        """The gap in keys of TiKV."""
+        """The gap in keys of TiKV; None if there is no gap."""
         return None if self.gap is None else with_prefix(self.gap, self.prefix)
 
 

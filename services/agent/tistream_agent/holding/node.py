@@ -33,8 +33,8 @@ class NodeLoop:
         self.problem = "no meta server has answered yet"
 
     def beat(self) -> int | None:
-        """Send a heartbeat, report the territories, and hold those that the answer lists. Returns the milliseconds
-        until the next call. Raises Unavailable."""
+        """Loop body: send a heartbeat, report the territories, and hold those that the answer lists. Returns the
+        milliseconds until the next call; None: the interval of the loop. Raises Unavailable."""
         try:
             next_ms = self._member.beat()
             if self._member.registered is not None:

@@ -106,8 +106,8 @@ class PdClient:
     # --- calls ---------------------------------------------------------------------------------------------------
 
     def timestamps(self, count: int) -> int:
-        """Take `count` consecutive timestamps. Returns the last one; the others are the `count` - 1 numbers below
-        it."""
+        """Take `count` consecutive timestamps. Returns the last one; the others are the `count` - 1 numbers below it.
+        Raises Unavailable."""
         problem = ""
         for _ in range(_ATTEMPTS):
             with self._tso_lock:
@@ -161,7 +161,8 @@ class PdClient:
         return [found.region for found in self.led_regions(encoded_start, encoded_end)]
 
     def led_regions(self, encoded_start: bytes, encoded_end: bytes) -> Iterator[LedRegion]:
-        """Like `regions`, with the data that a call to TiKV about one region needs. PD is asked page by page."""
+        """Like `regions`, with the data that a call to TiKV about one region needs. PD is asked page by page while the
+        caller iterates. Raises Unavailable, also if a page does not advance."""
         start = encoded_start
         while True:
             page = self._page(start, encoded_end)

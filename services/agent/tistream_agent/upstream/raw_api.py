@@ -24,8 +24,8 @@ def raw_snapshot(ts: int) -> bytes:
 
 
 def raw_refusal(channels: Channels, address: str, cluster_id: int) -> str:
-    """Ask a store whether it streams the changes of RawKV. Returns the reason why it does not; an empty text if it
-    does. The request names a region that does not exist, so nothing is scanned."""
+    """Ask a store whether it streams the changes of RawKV. Returns an empty text if it does, otherwise the reason: its
+    refusal, or the failure of the call. The request names a region that does not exist, so nothing is scanned."""
     header = cdcpb.Header(cluster_id=cluster_id, ticdc_version=TICDC_VERSION)
     request = cdcpb.ChangeDataRequest(
         header=header, region_id=_NO_REGION, request_id=1, kv_api=cdcpb.ChangeDataRequest.RawKV

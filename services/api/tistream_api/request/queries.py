@@ -208,7 +208,7 @@ class PullQuery(AnyPullQuery):
 
     @property
     def rules(self) -> str | None:
-        """The parameter `tables`."""
+        """The parameter `tables`; None if it is not given."""
         return self.tables
 
 

@@ -26,8 +26,8 @@ Place = tuple[int, str]
 
 @dataclass(slots=True)
 class ChangedRow:
-    """One row that the chosen transactions changed: the table version and the key (by column id) of its first event,
-    and the raw keys of all its events, in their order."""
+    """One row that the chosen transactions changed: the table version and the key (by column id) of its first event.
+    `raw` is an ordered set: the raw keys of all its events."""
 
     version: TableVersion
     key: Mapping[int, Any]
@@ -61,9 +61,9 @@ class ChangedRows:
             self._add(rows.version, rows.raw[at].as_py(), orjson.loads(line))
 
     def choose(self) -> None:
-        """Keep only the rows of which one change matches `where`, each with all of its changes: an undo of some changes
-        of a row would leave it as it never was. Raises InvalidRequest for a column that none of the changed tables
-        has."""
+        """Drop each row of which no change matches `where`. A row that stays keeps all of its changes, because an undo
+        of only some of them would give it a state that it never had. Raises InvalidRequest for a column that none of
+        the changed tables has."""
         if self.where is None:
             return
         known = {ROWID, *(column.name for columns in self.columns.values() for column in columns.values())}

@@ -254,7 +254,8 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
 
 @dataclass(frozen=True, slots=True)
 class StoredWindow:
-    """The window of a record, whose shard was one of `shards`, of the feed that was created at `generation`."""
+    """The window in a progress record. `generation` is the time (Unix ms) at which the record's feed was created.
+    `shards` is the number of the feed's shards; None in a record of an earlier release."""
 
     generation: int
     shards: int | None

@@ -34,7 +34,8 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message that is not a row: a DDL, a resolved ts, or the schema of a table."""
+    """One message that is not a row: a DDL, a resolved ts, or the schema of a table. `every_partition`: a copy goes to
+    every partition, otherwise to one."""
 
     key: bytes | None
     value: bytes | None

@@ -10,8 +10,9 @@ PAUSE_MAX_MS = 2_000
 
 @dataclass(slots=True)
 class SorterLink:
-    """The state of the connection to one sorter. Times are monotonic ms. `tasks`: those of the tenant at this sorter,
-    in key order. `stalled`: stores whose files the sorter has recently not accepted."""
+    """The state of the connection to one sorter. Times are monotonic ms. `tasks`: the ids of the tenant's tasks at this
+    sorter, in key order. `problem`: why the last call failed; None if it succeeded. `stalled`: stores whose files the
+    sorter has recently not accepted."""
 
     url: str
     tasks: tuple[int, ...]

@@ -30,8 +30,8 @@ Prepared = tuple[int, pa.Table]  # number of a change file, and rows of it (join
 
 
 def guarded(work: Callable[[], Result]) -> Result | WorkFailure:
-    """Call a function and return its result, or a WorkFailure with the reason. An error that is raised would lose its
-    type in Spark."""
+    """Call a function and return its result. A TiStreamError is returned as a WorkFailure, because an error that is
+    raised would lose its type in Spark. Other errors are raised."""
     try:
         return work()
     except NotFoundYet as error:

@@ -33,7 +33,8 @@ class Claims:
     _ended: bool = False  # the claim has ended: the next report ends the attempt
 
     def step(self) -> int | None:
-        """Loop body: claim a restore and run it to its end. Returns the pause before the next call, in ms."""
+        """Loop body: claim a restore and run it to its end. Returns the pause before the next call, in ms. If another
+        process takes the restore over, or it is removed, its attempt ends without an error."""
         work = self.meta.claim_restore(self.node_id)
         if work is None:
             return self.poll_ms

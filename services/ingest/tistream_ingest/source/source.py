@@ -68,7 +68,9 @@ class SourceIdentity:
 
 @dataclass(slots=True)
 class LogFacts:
-    """Facts that a source has read from its log backup, for its status."""
+    """Facts that a source has read from its log backup, for its status. A ts is 0 while it is unknown.
+    `checkpoint_since_ms`: Unix ms at which the checkpoint last rose. `safe_point_ts`: the log below it may be
+    truncated. `waits_for`: None if the source does not wait."""
 
     checkpoint_ts: int = 0
     checkpoint_since_ms: int = 0

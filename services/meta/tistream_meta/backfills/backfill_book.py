@@ -77,7 +77,7 @@ class BackfillBook:
         return self._write(lambda connection: self.start_in(connection, key, source, asked))
 
     def start_in(self, connection: Connection, key: TenantKey, source: BackfillSource, asked: list[str]) -> str:
-        """Insert a backfill as `start` does, but in the caller's transaction."""
+        """Insert a backfill like `start`, with its result and errors, but in the caller's transaction."""
         texts = source.model_dump_json(), json.dumps(asked)
         tenant_rows.one(connection, key)
         known = connection.execute(select(_BACKFILLS).where(_of(key))).all()

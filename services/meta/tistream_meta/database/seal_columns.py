@@ -19,7 +19,7 @@ def seal_text(seal: Seal | None) -> str | None:
 
 
 def seal_of(text: str | None) -> Seal | None:
-    """Decode the text of the column `seal`."""
+    """Decode the text of the column `seal`; None if it is NULL."""
     if text is None:
         return None
     found = json.loads(text)
@@ -30,7 +30,7 @@ def seal_of(text: str | None) -> Seal | None:
 
 
 def parents_text(parents: Sequence[int]) -> str | None:
-    """Encode the ids of a task's parents as the text of the column `parents`."""
+    """Encode the ids of a task's parents as the text of the column `parents`; None, for NULL, without parents."""
     return json.dumps(list(parents)) if parents else None
 
 

@@ -99,7 +99,8 @@ class Succession:
 @dataclass(frozen=True, slots=True)
 class SealProposal:
     """A split or a merge that must be ordered. A split has one task and two `spans`, those of the children; a merge has
-    two neighbours and one span. It has no ids of children, because these come from the database."""
+    two neighbours and one span. `stop_at` is the flushed_ts at which the neighbours stop before the merge; None for a
+    split. It has no ids of children, because these come from the database."""
 
     task_ids: tuple[int, ...]
     spans: tuple[KeySpan, ...]

@@ -130,7 +130,8 @@ class Scheduler:
 
     def move(self, book: OwnerCopy, states: States, task_id: int, node_id: str) -> Change | None:
         """Write that a task will move to a sorter, which then prepares to take it over. Returns None if the sorter is
-        preparing already."""
+        preparing already. Raises InvalidRequest if the node is not a sorter that is alive, or if the task cannot move
+        now."""
         task = _find(book, task_id)
         if task.next_node == node_id:
             return None
@@ -150,7 +151,8 @@ class Scheduler:
         self, book: OwnerCopy, task_id: int, key: bytes | None, now_ms: int
     ) -> tuple[Change | None, tuple[int, ...]]:
         """Order a task to be split at `key`; None: at the key that halves its load. Returns (the change, the ids of the
-        children). Idempotent, because an answer may have been lost."""
+        children). If the same split is ordered already, the change is None, because the first answer may have been
+        lost. Raises InvalidRequest if the task is not running, has another order, or cannot be split there."""
         seal = _find(book, task_id).seal
         if seal is not None and not seal.merges and (key is None or seal.children[1].span.start == key):
             return None, tuple(_ids(seal.children))
@@ -168,7 +170,9 @@ class Scheduler:
         return self._ask(seals.SealProposal((task_id,), spans, None, "requested by an operator"))
 
     def merge(self, book: OwnerCopy, task_id: int, other_id: int, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
-        """Order two neighbouring tasks to be merged. Returns (the change, the id of their child). Idempotent."""
+        """Order two neighbouring tasks to be merged. Returns (the change, the id of their child as a tuple of one). If
+        the same merge is ordered already, the change is None. Raises InvalidRequest if they are not neighbours, are not
+        running, or have another order."""
         seal = _find(book, task_id).seal
         if seal is not None and seal.merges and task_id != other_id and _find(book, other_id).seal == seal:
             return None, tuple(_ids(seal.children))

@@ -87,8 +87,8 @@ def audit_log(
     cluster_id: str | None = None,
     tenant_id: str | None = None,
 ) -> AuditPage:
-    """Entries of the audit log, oldest first: the first ones above `after`, or the newest ones. Of one tenant, or of
-    all."""
+    """Entries of the audit log, oldest first: the first ones above `after`, or without it the newest ones. They are
+    those of one tenant, if `cluster_id` and `tenant_id` are given, or of all."""
     if (cluster_id is None) != (tenant_id is None):
         raise InvalidRequest(
             "cluster_id and tenant_id are needed together: give the other one too, or neither",

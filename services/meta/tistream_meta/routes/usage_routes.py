@@ -40,7 +40,7 @@ def report_usage(request: Request, body: UsageReport) -> Accepted:
 
 @router.get("/v1/clusters/{cluster_id}/tenants/{tenant_id}/usage", operation_id="TenantUsage")
 def tenant_usage(request: Request, cluster_id: str, tenant_id: str, start: From = None, to: str | None = None) -> Usage:
-    """The usage of a tenant by hour; without a range, of the last day."""
+    """The usage of a tenant by hour, from `start` (in a query: `from`) to `to`; by default the last day up to now."""
     key, keeping = TenantKey.parse(cluster_id, tenant_id), _keeping(request)
     to_ms = hour_of(keeping.now_ms()) + HOUR_MS if to is None else _ms(to, "to")
     from_ms = max(0, to_ms - _DAY_MS) if start is None else _ms(start, "from")

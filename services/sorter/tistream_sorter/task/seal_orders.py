@@ -46,8 +46,8 @@ class FittingOrder:
 
 @dataclass(frozen=True, slots=True)
 class SealStep:
-    """What the next manifest must contain because of an order: its `stop_at`, the merge for which the task stops, and,
-    if the manifest is a seal, the children."""
+    """What the next manifest must contain because of an order: its `stop_at` (None: no stop), the merge for which the
+    task stops, and, if the manifest is a seal, the children."""
 
     stop_at: int | None
     merge: Merging | None = None

@@ -154,7 +154,8 @@ class Table:
 
     @property
     def handle_columns(self) -> tuple[Column, ...]:
-        """The columns that are encoded in the row key, in key order; empty if the key has a hidden _tidb_rowid."""
+        """The columns that are encoded in the row key, in key order; empty if the key has a hidden _tidb_rowid. Raises
+        ValueError if the definition contradicts itself."""
         if self.pk_is_handle:
             return next(((column,) for column in self.columns if column.flag & FLAG_PRIMARY), ())
         if self.is_common_handle:

@@ -35,9 +35,10 @@ def _public_authorities() -> SSLContext:
 class HttpClient:
     """Calls peers by full URL. Thread-safe; connections are kept and shared.
 
-    If a call fails with a RetryableError, it is repeated, up to `attempts` attempts in all. The default is one attempt,
-    because most callers are loops that run again anyway. `auth` returns the `Authorization` of each call. `tls` holds
-    the trusted authorities for https:// and the client's certificate.
+    `deadline_s` is the time that one call may take. A call with `attempts` above 1 is repeated after a RetryableError,
+    up to this number of attempts in all. The default is one attempt, because most callers are loops that run again
+    anyway. `auth` returns the `Authorization` of each call. `tls` holds the trusted authorities for https:// and the
+    client's certificate.
     """
 
     def __init__(

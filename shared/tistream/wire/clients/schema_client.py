@@ -94,7 +94,7 @@ class SchemaReplica:
 
     def refresh(self, wait_ms: int = 0) -> History:
         """Fetch and apply pages until there are no more. If there is nothing new at first, the call waits once, up to
-        wait_ms."""
+        wait_ms. Raises Unavailable while the registry has no history of the tenant."""
         complete = self.apply(self.fetch(wait_ms))
         while not complete:
             complete = self.apply(self.fetch())

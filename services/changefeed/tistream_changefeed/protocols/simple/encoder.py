@@ -122,7 +122,7 @@ class SimpleEncoder:
         return self._message(kind, event.commit_ts, event.commit_ts, f'"sql":{html_quoted(event.query)},', schema)
 
     def resolved(self, ts: int) -> Message | None:
-        """Encode a watermark."""
+        """Encode a resolved ts as a message of type WATERMARK."""
         return self._message("WATERMARK", ts, ts)
 
     def bootstrap(self, version: TableVersion) -> Message:

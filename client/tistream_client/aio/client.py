@@ -66,7 +66,7 @@ class AsyncTiStream:
 
 
 class AsyncTenant(TenantReads[AsyncChanges, AsyncRows]):
-    """The databases of one TiDB."""
+    """Reads one tenant, which is one TiDB with its databases."""
 
     def __init__(self, scope: Scope, transport: AsyncTransport, patience: Patience, clock: Clock) -> None:
         super().__init__(
@@ -91,7 +91,7 @@ class AsyncTenant(TenantReads[AsyncChanges, AsyncRows]):
         return await self._transport.ask(lists.tables(scope, ts, self._patience))
 
     async def status(self) -> TenantStatus:
-        """How far the tenant is, and what holds it back."""
+        """The progress of the tenant, and what holds it back."""
         return await self._transport.ask(lists.status(self._scope, self._patience))
 
     def raw_changes(

@@ -36,16 +36,18 @@ def headers() -> dict[str, str]:
 
 
 class Signing:
-    """What signs requests that have no token. The platform's command sets it, for containers of services."""
+    """The function `made`, which signs requests that have no token. The platform's command sets it in containers of
+    services; None elsewhere."""
 
     made: Callable[[], Signed | None] | None = None
 
 
 def sign_by(made: Callable[[], Signed | None]) -> None:
-    """Sign later requests without a token with what `made` returns."""
+    """Set the function that `signer` calls for later requests without a token."""
     Signing.made = staticmethod(made)
 
 
 def signer() -> Signed | None:
-    """What signs a request without a token; None if nothing does. Raises CliError."""
+    """The signature for a request without a token; None if `sign_by` was not called, or no key is set. Raises
+    CliError."""
     return None if Signing.made is None else Signing.made()

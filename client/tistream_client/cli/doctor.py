@@ -40,7 +40,8 @@ class Finding:
 
 
 def clock_finding(what: str, date: str | None, at_ms: int) -> Finding:
-    """Compare a server's clock, as its header `Date` has it, with that of this machine."""
+    """Compare a server's clock with that of this machine. `date` is the header `Date` of an answer, which arrived at
+    `at_ms` (Unix ms). Without the header the finding is unknown."""
     if date is None:
         return Finding(what, UNKNOWN, "the answer has no date")
     ahead = parsedate_to_datetime(date).timestamp() + 0.5 - at_ms / 1000
@@ -73,7 +74,7 @@ def tenant_finding(name: str, status: Mapping[str, Any]) -> Finding:
 
 
 def role_findings(nodes: list[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Which kinds of services are missing, and which nodes send the owner no heartbeat."""
+    """Yield a finding for each kind of service without a live node, and for each node that is suspect or lost."""
     for role in _ROLES:
         if not any(node["role"] == role and node["state"] != "lost" for node in nodes):
             yield Finding(role, WRONG, "no node is alive", f"start a {role}; its log has the reason if it ended")
@@ -93,7 +94,8 @@ def api_finding(url: str, health: Answer) -> Finding:
 
 
 def refused_finding(what: str, error: CliError, do: str) -> Finding:
-    """What a failed call says about `what`: nothing, if the token does not grant the call."""
+    """The finding about `what` after a failed call: unknown if the token does not grant the call, otherwise wrong, with
+    the advice `do`."""
     if isinstance(error, Refused) and isinstance(error.refusal, Forbidden):
         return Finding(what, UNKNOWN, f"not looked at: {error}")
     return Finding(what, WRONG, str(error), do)
@@ -112,7 +114,8 @@ def node_finding(name: str, health: Answer, ready: Answer, version: str) -> Find
 
 
 def silent_findings(silent: list[Mapping[str, Any]], asked: int) -> Iterator[Finding]:
-    """Judge the nodes that did not answer. If none did, the network of the services is not reached from here."""
+    """Judge the nodes that did not answer. `asked` is the number of nodes that were asked. If none of them answered,
+    this machine cannot reach the network of the services, which says nothing about them."""
     if silent and len(silent) == asked:
         seen = "none can be reached from this machine; those that are not named send heartbeats"
         yield Finding("nodes", UNKNOWN, seen, "run doctor beside them, for example by `kubectl exec`, to see more")

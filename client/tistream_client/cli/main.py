@@ -35,8 +35,8 @@ def run(load: Callable[[], Any]) -> None:
 
 
 def narrowed(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
-    """A copy of the application with only the command or group that the first word names, unless it names none: to
-    prepare the options of all commands takes longer than most commands."""
+    """A copy of the application that has only the command or group that the first word names, because preparing the
+    options of all commands takes longer than most commands run. The application itself if the word names none."""
     if not words:
         return app
     commands = [one for one in app.registered_commands if _name(one.name, one.callback) == words[0]]

@@ -19,7 +19,7 @@ KeyLike = Mapping[str, str | int | float]
 
 
 def base_url(url: str) -> str:
-    """The URL of an API server, without the slash at its end."""
+    """Check the URL of an API server. Returns it without the slash at its end."""
     if not isinstance(url, str):
         raise WrongArgument("url", f"is {url!r}", f'"{_URL}"')
     if "@" in url:  # before anything that repeats the URL: it may have a password
@@ -42,7 +42,7 @@ def base_url(url: str) -> str:
 
 
 def platform_id(argument: str, value: object) -> str:
-    """The id of a cluster or a tenant, as text. Clusters with a number as id may be given by it."""
+    """Check the id of a cluster or a tenant, and return it as text. A number is accepted too."""
     text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
     if not _ID.fullmatch(text):
         problem = f"is {value!r}, and an id is 1 to 63 letters, digits, - and _, of which the first is no - or _"
@@ -51,14 +51,16 @@ def platform_id(argument: str, value: object) -> str:
 
 
 def name(argument: str, value: object, right: str) -> str:
-    """A name of the platform or of TiDB."""
+    """Check that the value of `argument` is a text that is not empty, and return it. `right` is the correct value that
+    an error shows."""
     if not isinstance(value, str) or not value:
         raise WrongArgument(argument, f"is {value!r}, and not a name", right)
     return value
 
 
 def table_name(database: object, table: object) -> tuple[str, str]:
-    """The names of a table, from `"shop", "orders"` or from `"shop.orders"`."""
+    """Check the name of a table, and return (database, table). It is given as `"shop", "orders"`, or as
+    `"shop.orders", None`."""
     right = '"shop", "orders"'
     if table is None:
         found = name("database", database, right).split(".")
@@ -69,7 +71,7 @@ def table_name(database: object, table: object) -> tuple[str, str]:
 
 
 def column_names(value: object) -> tuple[str, ...] | None:
-    """Names of columns, without a repeated one; None: all columns."""
+    """Check that the value is a list of different names of columns, and return it as a tuple; None: all columns."""
     right = 'columns=["id", "total"]'
     if value is None:
         return None
@@ -85,14 +87,14 @@ def column_names(value: object) -> tuple[str, ...] | None:
 
 
 def events_kind(value: object) -> str:
-    """Which events a read has."""
+    """Check that the value is one of EVENTS, and return it."""
     if value not in EVENTS:
         raise WrongArgument("events", f"is {value!r}", f"one of {', '.join(map(repr, EVENTS))}")
     return str(value)
 
 
 def page_size(value: object) -> int:
-    """The number of events that a page may have."""
+    """Check the maximum number of events in a page (1 to PAGE_SIZE_MAX), and return it."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= PAGE_SIZE_MAX:
         raise WrongArgument("page_size", f"is {value!r}", f"page_size=10_000, at most {PAGE_SIZE_MAX}")
     return value
@@ -113,14 +115,15 @@ def key_of_row(argument: str, value: KeyLike | None) -> dict[str, str | int | fl
 
 
 def condition(value: object) -> str | None:
-    """A SQL expression over columns; None: no condition."""
+    """Check that the value is a text that is not blank, and return it; None: no condition. The server parses it as a
+    SQL expression over columns."""
     if value is not None and (not isinstance(value, str) or not value.strip()):
         raise WrongArgument("where", f"is {value!r}, and not a SQL expression", 'where="total > 100"')
     return value
 
 
 def operation_kinds(value: object) -> tuple[str, ...] | None:
-    """Operations of row events; None: all of them."""
+    """Check that the value is a list of OPERATIONS, and return it as a tuple; None: all of them."""
     right = 'operations=["insert", "update"]'
     if value is None:
         return None
@@ -133,7 +136,7 @@ def operation_kinds(value: object) -> tuple[str, ...] | None:
 
 
 def table_rules(value: object) -> tuple[str, ...] | None:
-    """Rules that select tables; None: every table."""
+    """Check that the value is a list of rules that select tables, and return it as a tuple; None: every table."""
     right = 'tables=["shop.*", "!shop.secret"]'
     if value is None:
         return None
@@ -145,14 +148,14 @@ def table_rules(value: object) -> tuple[str, ...] | None:
 
 
 def retry_for(value: object) -> float | None:
-    """For how many seconds requests are tried again; None: for ever."""
+    """Check for how many seconds requests are retried, and return the number; None: for ever."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
         raise WrongArgument("retry_for", f"is {value!r}", "retry_for=60, or None to try for ever")
     return None if value is None else float(value)
 
 
 def keyspace_id(value: object) -> int | None:
-    """The id of a keyspace of RawKV; None: every keyspace."""
+    """Check the id of a keyspace of RawKV, and return it; None: every keyspace."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= KEYSPACE_MAX:
@@ -161,7 +164,7 @@ def keyspace_id(value: object) -> int | None:
 
 
 def raw_key(argument: str, value: object) -> bytes:
-    """A bound of a range of keys of RawKV; empty for None."""
+    """Check a bound of a range of keys of RawKV, and return it; None becomes the empty key."""
     if value is not None and not isinstance(value, bytes):
         raise WrongArgument(argument, f"is {value!r}, and not bytes", f'{argument}=b"user/"')
     return value or b""

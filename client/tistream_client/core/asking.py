@@ -41,8 +41,8 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a request is tried again: until the waits between two successes exceed `retry_for` seconds; None: for
-    ever. `random` returns a number from 0 to 1, so that many clients do not return at the same moment."""
+    """Retries requests. A request fails once its waits exceed `retry_for` seconds in total; None: never. `url` names
+    the server in errors. `random` returns a number from 0 to 1, which spreads the retries of many clients over time."""
 
     url: str
     retry_for: float | None
@@ -50,11 +50,13 @@ class Patience:
     contact: Contact = field(default_factory=Contact)
 
     def endless(self) -> Patience:
-        """The same for a read that never gives up."""
+        """A copy that retries for ever."""
         return replace(self, retry_for=None)
 
     def ask(self, request: Fetch, read: Callable[[Answer], T]) -> Asking[T]:
-        """Fetch until `read`, which raises CutOff, has an answer. Raises ApiError, and NoAnswer."""
+        """Send the request until the server answers 200 and `read` returns a result; `read` raises CutOff for an
+        incomplete answer. Lost and incomplete answers, 429 and 503 are retried. Raises ApiError for any other error
+        answer, NoAnswer at once if the server was never reached, and the last failure when the retries end."""
         waited, pause = 0.0, _FIRST_PAUSE_S
         while True:
             reply = yield request
@@ -95,7 +97,7 @@ class Patience:
 
 
 def failed(path: str, answer: Answer) -> ApiError:
-    """The exception for an answer other than 200, and for a page."""
+    """The exception for an answer that is an error, or a page for people in place of an answer of the API."""
     try:
         problem = json.loads(answer.body)
     except ValueError:
@@ -131,13 +133,15 @@ def json_of(answer: Answer) -> dict[str, object]:
 
 
 def tenants_path(error: ApiError) -> str | None:
-    """The path of the list that has the tenants; None if the error is not that there is no such tenant."""
+    """The path of the call that lists the tenants of the cluster, if the error is an unknown tenant; otherwise
+    None."""
     found = _TENANT.match(error.where)
     return found[1] if found and isinstance(error, UnknownName) and "no tenant" in error.detail else None
 
 
 def with_near_tenant(error: ApiError, listed: Answer) -> ApiError:
-    """The error, with the tenants that its request may have meant. Unchanged if the list was refused."""
+    """Add the names of similar tenants to the error of an unknown tenant. `listed` is the answer of the list of
+    tenants; if that was refused, the error is returned unchanged."""
     found = _TENANT.match(error.where)
     if found is None or listed.status != 200:
         return error

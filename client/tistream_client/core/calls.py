@@ -44,18 +44,19 @@ def changes_scope(tenant: Scope, database: str | None, table: str | None) -> Sco
 
 @dataclass(frozen=True, slots=True)
 class ChangesCall:
-    """The arguments of `changes` that are checked."""
+    """The checked arguments of `changes`. `page_size` None: the default of the method that reads."""
 
     query: PullQuery
     page_size: int | None
 
     def of_events(self, *, follow: bool) -> PullQuery:
-        """The pull of events. Raises WrongArgument."""
+        """The query of a pull whose pages have events. With `follow`, raises WrongArgument if the call has an end."""
         _check_end(self.query.until, follow)
         return self._sized(EVENTS_A_PAGE, self.query.events)
 
     def of_rows(self, *, follow: bool) -> PullQuery:
-        """The pull of rows as Arrow. Raises WrongArgument."""
+        """The query of a pull whose pages have the rows of one table as Arrow. Raises WrongArgument if the call names
+        no table or only DDL events, or has an end although `follow` is set."""
         _check_end(self.query.until, follow)
         if self.query.scope.table is None:
             raise WrongArgument("table", "is missing, and an Arrow stream has one table", 'changes("shop", "orders")')
@@ -109,13 +110,14 @@ def changes_call(
 
 @dataclass(frozen=True, slots=True)
 class RawCall:
-    """The arguments of `raw_changes` that are checked."""
+    """The checked arguments of `raw_changes`. `page_size` None: the default of the method that reads."""
 
     query: RawQuery
     page_size: int | None
 
     def of(self, default: int, *, follow: bool) -> RawQuery:
-        """The pull, whose pages have `default` events unless the caller says otherwise. Raises WrongArgument."""
+        """The query of a pull. Its pages have at most `default` events if `page_size` is None. With `follow`, raises
+        WrongArgument if the call has an end."""
         _check_end(self.query.until, follow)
         return replace(self.query, page_size=self.page_size or default)
 

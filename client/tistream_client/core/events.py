@@ -68,8 +68,8 @@ Event = RowEvent | DdlEvent
 
 @dataclass(frozen=True, slots=True)
 class RawEvent:
-    """One write of RawKV. `op` is `put` or `delete`; `value` is None in a delete. From `expire_at` on, the key has no
-    value, which is no event; None: never."""
+    """One write of RawKV. `op` is `put` or `delete`; `value` is None in a delete. The value expires at `expire_at`;
+    None: never. An expiry is not an event of its own."""
 
     op: str
     commit_ts: int
@@ -170,8 +170,8 @@ class ArrowPage(Position):
 
 @dataclass(frozen=True, slots=True)
 class TenantStatus:
-    """How far a tenant is. `held_by` says what holds it back; None if nothing does. `lag_seconds` is None before the
-    tenant's schema was read."""
+    """The progress of a tenant. Changes up to `resolved_ts` can be read. `held_by` says what holds the tenant back;
+    None if nothing does. `lag_seconds` is None before the tenant's schema was read."""
 
     resolved_ts: int
     flushed_ts: int

@@ -19,7 +19,8 @@ RowsT = TypeVar("RowsT")
 
 @dataclass(frozen=True, slots=True)
 class Reads(Generic[ChangesT, RowsT]):
-    """The clock of a client, and what it makes of checked arguments."""
+    """The parts of a client that its methods for reads share: its clock, and functions that build the objects which the
+    methods return. `changes` and `rows` get the checked arguments of a call."""
 
     clock: Clock
     changes: Callable[[ChangesCall], ChangesT]
@@ -27,7 +28,7 @@ class Reads(Generic[ChangesT, RowsT]):
 
 
 class TenantReads(Generic[ChangesT, RowsT]):
-    """The databases of one TiDB."""
+    """Reads one tenant, which is one TiDB with its databases."""
 
     def __init__(self, reads: Reads[ChangesT, RowsT], scope: Scope) -> None:
         self._reads = reads
@@ -60,7 +61,7 @@ class TenantReads(Generic[ChangesT, RowsT]):
         `since` and `until` are an age (`"10m"`), a datetime with a zone, ISO 8601, a TSO, or `"now"`; `since` may be
         `"earliest"`. Without `until` a read ends at what was resolved when it began. `cursor` is that of an earlier
         page, and replaces `since`. `columns` are those of `row` and `old_row`. `events`: `"all"`, `"rows"` or `"ddl"`.
-        Nothing is read before the result is.
+        The call itself reads nothing: requests are sent when the result is iterated or converted.
 
         The server filters: `where="total > 100"` is a SQL expression that the row or the old row fulfils, `operations`
         are some of `"insert"`, `"update"`, `"delete"`, and `tables=["shop.*", "!shop.secret"]` are TiCDC's rules.
@@ -94,8 +95,8 @@ class TenantReads(Generic[ChangesT, RowsT]):
         where: str | None = None,
     ) -> RowsT:
         """The rows of a table as of a time. `key={"id": 1}` is one row; `from_key` (inclusive) and `to_key` (exclusive)
-        are a range. `where="total > 100"` is a SQL expression, by which the server selects rows. Nothing is read before
-        the result is."""
+        are a range. `where="total > 100"` is a SQL expression, by which the server selects rows. The call itself reads
+        nothing: requests are sent when the result is iterated or converted."""
         query = calls.rows_query(
             calls.table_scope(self._scope, database, table),
             self._reads.clock,

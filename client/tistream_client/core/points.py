@@ -24,9 +24,9 @@ _VERSIONS_A_PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RowsQuery:
-    """Which rows of a table are read. `at` is a ts, or None for the newest one. `key` is that of one row; `from_key`
-    (inclusive) and `to_key` (exclusive) are a range. `after` and `until` are cursors of the call RowParts, and replace
-    `at`."""
+    """The rows of a table that a call reads. `at` is a ts; None: the newest one. `key` selects one row; `from_key`
+    (inclusive) and `to_key` (exclusive) select a range of keys. `after` and `until` are cursors that the call RowParts
+    has returned; they replace `at`."""
 
     scope: Scope
     at: int | None
@@ -56,7 +56,7 @@ class RowsQuery:
 
 
 def key_params(keys: KeyRange) -> dict[str, str]:
-    """The parameters of a range of keys: (the lowest key, the key above the highest one)."""
+    """Convert a range of keys, (the lowest key, the key above the highest one), to query parameters."""
     return {name: _json(key) for name, key in zip(("from_key", "to_key"), keys, strict=True) if key is not None}
 
 
@@ -89,7 +89,8 @@ def row_batches(
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The changes after `since`, up to and with `until`; None: the earliest ts, and the newest one."""
+    """The changes after `since`, up to and with `until`. None means the earliest ts for `since`, and the newest one for
+    `until`."""
 
     since: int | None
     until: int | None

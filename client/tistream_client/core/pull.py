@@ -64,8 +64,8 @@ class PullQuery:
 
 @dataclass(frozen=True, slots=True)
 class RawQuery:
-    """As PullQuery, of a tenant of RawKV. `keyspace` None: every one. `start_key` (inclusive) and `end_key` (exclusive)
-    are a range of keys in a keyspace."""
+    """What a pull of a tenant of RawKV reads; `since`, `until` and `cursor` are as in PullQuery. `keyspace` None: every
+    keyspace. `start_key` (inclusive) and `end_key` (exclusive) are a range of keys in the keyspace; empty: no bound."""
 
     scope: Scope
     since: int | None
@@ -90,7 +90,8 @@ class RawQuery:
         return {name: value for name, value in found.items() if value}
 
     def newest_ts(self, patience: Patience) -> Asking[int]:
-        """The newest ts that can be read: a tenant of RawKV has no databases, whose list states it."""
+        """The newest ts that can be read, from the tenant's status, because a tenant of RawKV has no databases to
+        list."""
         found = yield from patience.ask(Fetch(self.scope.path("status"), {}), json_of)
         return int(str(found["resolved_ts"]))
 
@@ -140,7 +141,8 @@ def pull(
 
 
 def not_known(refused: BadRequest, used: Mapping[str, str]) -> TiStreamError:
-    """The exception for a refused request: NotSupported if the server does not know a filter that was `used`."""
+    """The exception to raise for a refused request. It is NotSupported if the server knows no parameter of a filter in
+    `used`, otherwise `refused`."""
     name = refused.parameter or ""
     if name in used and refused.detail.startswith("unknown parameter"):
         return NotSupported(
@@ -157,13 +159,15 @@ def _client_can(query: PullQuery | RawQuery, refused: BadRequest) -> bool:
 
 
 def newest_ts(scope: Scope, patience: Patience) -> Asking[int]:
-    """The newest ts that can be read. ListDBs states it to every token of a part of the tenant."""
+    """The newest ts that can be read. It is taken from the call ListDBs, which a token for any part of the tenant may
+    use."""
     found = yield from patience.ask(Fetch(scope.whole_tenant.path("databases"), {}), json_of)
     return int(str(found["ts"]))
 
 
 def earliest_ts(scope: Scope, patience: Patience) -> Asking[int]:
-    """The lowest ts from which the scope's changes can be read, as the refusal of a pull from 0 states it."""
+    """The lowest ts from which the scope's changes can be read. The server states it when it refuses a pull from 0. If
+    it does not refuse that, the result is 0."""
     params = {"start_ts": "0", "end_ts": "0", "limit": "1", **NDJSON}
     try:
         yield from patience.ask(Fetch(scope.path("changes"), params), lambda _: None)

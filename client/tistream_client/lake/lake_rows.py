@@ -43,10 +43,13 @@ def check(query: RowsQuery, table: IcebergTable) -> None:
 
 
 class LakeRows:
-    """The rows of a table as of a time, in no order, in the types of an Iceberg table. Each method reads them anew: the
-    newest snapshot at or below the time, and from the server the net changes after it. All rows come from the server if
-    there is no such snapshot, if it lacks a column that was asked for, if it is below retention, or if a schema change
-    came after it; then a column whose values the type of the Iceberg table does not have keeps the server's type."""
+    """The rows of a table as of a time, in no order, with the types of an Iceberg table. Each method reads them anew:
+    the newest snapshot at or below the time, and from the server the net changes after it.
+
+    All rows come from the server if there is no such snapshot, if it lacks a requested column, if it is below
+    retention, or if the schema has changed since. A column then keeps the server's type if the type in the Iceberg
+    table cannot hold its values.
+    """
 
     def __init__(self, query: RowsQuery, table: IcebergTable, transport: Server, patience: Patience) -> None:
         check(query, table)

@@ -57,8 +57,8 @@ def check_lake(table: IcebergTable, scope: Scope) -> None:
 
 
 def snapshot_at(table: IcebergTable, ts: int | None) -> LakeSnapshot | None:
-    """The newest snapshot at or below `ts` that has all rows, not a part of the first load. `ts` None: the newest of
-    all. Returns None if there is no such snapshot."""
+    """The newest snapshot at or below `ts` (None: the newest of all) that has all rows. Snapshots of an unfinished
+    first load do not count. Returns None if there is no such snapshot."""
     found = []
     for one in table.metadata.snapshots:
         summary: Mapping[str, str] = {} if one.summary is None else one.summary.additional_properties
@@ -92,8 +92,8 @@ def rows_at(rows: pa.Table, pages: Sequence[DiffPage]) -> pa.Table | None:
 
 
 def fitted(rows: pa.Table, schema: Any) -> pa.Table:
-    """Rows of the server in the types of an Iceberg table with this schema. A column keeps its type if the Iceberg
-    table has none of its name, or if that one's type does not have all values."""
+    """Convert rows of the server to the types of an Iceberg table with this schema. A column keeps its type if the
+    Iceberg table has no column of its name, or if the type there cannot hold all values."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415
 
     wanted = {one.name: one.type for one in schema_to_pyarrow(schema, include_field_ids=False)}
@@ -116,7 +116,7 @@ def _fitted(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def keys_of(pages: Sequence[DiffPage]) -> tuple[str, ...]:
-    """The names of the columns by which changes name rows; empty without changes."""
+    """The names of the key columns in net changes; empty if the pages have no changes."""
     return next((page.keys for page in pages if page.keys), ())
 
 

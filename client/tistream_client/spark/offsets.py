@@ -28,24 +28,27 @@ class Batch:
 
 
 def first(low: int, *, snapshot: bool) -> Offset:
-    """Where a query without a checkpoint begins."""
+    """The offset at which a query without a checkpoint begins: at the changes after `low`, or with `snapshot` at the
+    rows as of `low`."""
     return {"before" if snapshot else "to": str(low)}
 
 
 def snapshot_after(start: Offset) -> Offset | None:
-    """The end of the batch of a snapshot, which the stream begins with; None: changes follow `start`."""
+    """The offset after the batch with the rows of the snapshot, if that is the first batch after `start`. None: the
+    next batch has changes."""
     ts = start.get("before")
     return None if ts is None else {"snapshot": ts, "to": ts}
 
 
 def changes_after(start: Offset, high: int) -> Offset:
-    """The end of the batch of the changes after `start` up to `high`; `start` if there is nothing new."""
+    """The offset after the batch with the changes above the ts of `start`, up to and with `high`. `start` itself if
+    `high` is not above it, so that there is no batch."""
     low = int(start["to"])
     return start if high <= low else {"from": str(low), "to": str(high)}
 
 
 def batch(start: Offset, end: Offset) -> Batch | None:
-    """What the batch that ends at `end` has; None: nothing."""
+    """The content of the batch between two offsets; None: it is empty."""
     if start == end:
         return None
     if "snapshot" in end:
@@ -54,12 +57,14 @@ def batch(start: Offset, end: Offset) -> Batch | None:
 
 
 def end_with(change: int, newest: int, span: int | None, bounds: Sequence[int]) -> int:
-    """The end of a batch whose first change is at `change`: at most `span` above it, and at none of the bounds more."""
+    """The ts at which a batch ends whose first change is at the ts `change`. It is `newest`, the newest ts, or `change`
+    if that is higher; but at most `change + span` (None: no limit), and at most the lowest of `bounds`."""
     high = min([max(newest, change), *bounds])
     return high if span is None else min(high, change + span)
 
 
 def end_without(low: int, resolved: int, bounds: Sequence[int], *, at_once: bool) -> int:
-    """The end of a batch that begins at `low` and has no change up to `resolved`; `low`: no batch is due. `at_once`:
-    the query ends with this batch."""
+    """The ts at which a batch ends that begins at `low` and has no change up to `resolved`. Returns `low` if no batch
+    is due, because less than a minute of the upstream's time has passed. `at_once`: a batch is due in any case, because
+    the query ends with it. It ends at the lowest of `bounds`, if one is below `resolved`."""
     return min([resolved, *bounds]) if at_once or resolved - low >= _IDLE_TSO else low

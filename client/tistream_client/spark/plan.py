@@ -110,13 +110,14 @@ def rows_parts(server: Server, ts: int) -> list[InputPartition]:
 
 
 def events_of(options: Options) -> PullQuery:
-    """The pull of the row events that the options let through."""
+    """The query of a pull of row events, with the filters of the options. The caller sets its range."""
     query = PullQuery(options.scope, None, None, None, None, "rows", options.page_size)
     return replace(query, operations=options.operations, where=options.where)
 
 
 def batch_parts(plan: Planned) -> list[InputPartition]:
-    """The parts of a DataFrame."""
+    """The parts of a DataFrame, each of which one task reads: of the rows, if it has any, and then of the changes.
+    Raises ApiError, NoAnswer."""
     found: list[InputPartition] = []
     with server_of(plan.options) as server:
         if plan.rows_ts is not None:

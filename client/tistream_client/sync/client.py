@@ -66,7 +66,7 @@ class TiStream:
 
 
 class Tenant(TenantReads[Changes, Rows]):
-    """The databases of one TiDB."""
+    """Reads one tenant, which is one TiDB with its databases."""
 
     def __init__(self, scope: Scope, transport: Transport, patience: Patience, clock: Clock) -> None:
         super().__init__(
@@ -91,7 +91,7 @@ class Tenant(TenantReads[Changes, Rows]):
         return self._transport.ask(lists.tables(scope, ts, self._patience))
 
     def status(self) -> TenantStatus:
-        """How far the tenant is, and what holds it back."""
+        """The progress of the tenant, and what holds it back."""
         return self._transport.ask(lists.status(self._scope, self._patience))
 
     def raw_changes(

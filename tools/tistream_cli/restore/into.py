@@ -55,8 +55,8 @@ class Into:
 
 
 def parse_into(into: str | None, into_file: Path | None) -> Into:
-    """Parse --into, or the text in --into-file. The file keeps a password out of the list of processes. Raises
-    CliError, whose text contains nothing of a URL."""
+    """Parse --into, or the text in --into-file; exactly one of them must be given. The file keeps a password out of the
+    list of processes. Raises CliError, whose text contains nothing of a URL."""
     if (into is None) == (into_file is None):
         raise CliError(
             f"give exactly one of --into ({FORMS}) and --into-file FILE, whose content is the text of --into"

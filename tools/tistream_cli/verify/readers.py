@@ -62,15 +62,16 @@ class Watched:
 
 @dataclass(slots=True)
 class Attempts:
-    """Makes the calls of one consumer. Retryable errors are counted; every other error is a violation."""
+    """Makes the calls of one consumer. Retryable errors are counted; every other error is recorded in `found` as a
+    violation. `stop` ends the waits after errors."""
 
     found: Findings
     stop: threading.Event
     refused: int = 0  # retryable errors: 503, refused connections, truncated answers
 
     def lines(self, client: ApiClient, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        """Yield the lines of one answer, up to its end or an error. An error that is not retryable is recorded as a
-        violation."""
+        """Yield the lines of one answer, up to its end or an error. Raises no error: one that is not retryable is
+        recorded as a violation. After an error, waits up to a second before the iteration ends."""
         try:
             yield from client.lines(path, query)
         except LATER:

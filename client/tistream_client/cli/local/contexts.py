@@ -49,7 +49,8 @@ class Contexts:
             ) from error
 
     def values(self, name: str | None) -> Values:
-        """The members of a context; of the current one if `name` is None. Raises CliError for an unknown name."""
+        """The members of a context. `name` None: of the current one; empty if no context is in use. Raises CliError for
+        an unknown name."""
         wanted = self.current if name is None else name
         return {} if wanted is None else self.all[self._known(wanted)]
 
@@ -96,9 +97,9 @@ def names() -> list[str]:
 
 
 def defaults(command: Any, values: Values) -> dict[str, Any]:
-    """The defaults that a context gives to a command, or to those of a group: for the parameters that are required, and
-    for those that the environment gives too. Any other `--cluster` is a filter, which a context does not set. An
-    optional `--cluster` is set only with a `--tenant`."""
+    """The defaults of a command's parameters in a context, by name; for a group, a dict for each command. A context
+    sets required parameters, and optional ones that an environment variable can set too. Any other `--cluster` is a
+    filter, which a context does not set. An optional `--cluster` is set only together with `--tenant`."""
     if hasattr(command, "commands"):
         return {name: defaults(one, values) for name, one in command.commands.items()}
     both = "cluster" in values and "tenant" in values
@@ -119,8 +120,9 @@ def tenant_of(ctx: Any, cluster: str | None, tenant: str | None) -> str | None:
 
 
 def at_url(command: Any, told: Callable[[str], None]) -> None:
-    """Call `told` with the URL that a command uses, once its options are read. The credentials of a context are for the
-    URL of that context, and an option or the environment may name another server."""
+    """Have `told` called with the URL that a command (or each command of a group) uses, once its options are parsed.
+    The caller needs it because the credentials of a context are for the context's URL only, and an option or the
+    environment may name another server."""
     if hasattr(command, "commands"):
         for one in command.commands.values():
             at_url(one, told)

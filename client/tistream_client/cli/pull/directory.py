@@ -78,8 +78,8 @@ class Directory(ABC):
         return request if self._start_ts is None else replace(request, start_ts=self._start_ts)
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """The request, continued; its times are TSO. Its beginning is stored before its first page is asked for, so a
-        later run begins there too."""
+        """The request, continued after the pages in the directory. Its times must be TSO. Where it begins is stored
+        before the first page is requested, so that a later run begins there too."""
         self._begin(request)
         return self.continued(request)
 

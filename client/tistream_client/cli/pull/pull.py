@@ -141,8 +141,8 @@ def _marked_once(lines: Iterator[bytes], marks: set[bytes]) -> Iterator[bytes]:
 
 
 def earliest_ts(error: ApiError, *, begun: bool) -> str:
-    """The ts at which a pull begins that was refused because all retained events begin later. Raises the CliError of
-    any other error, and if the pull has `begun`, at a ts that the user gave or a cursor."""
+    """The earliest ts at which a pull may begin, from the error of a pull that began below it. Raises CliError for any
+    other error. `begun`: the pull began at a cursor or at a ts that the user gave; then no error is accepted."""
     if begun or not isinstance(error, Gone) or error.earliest_ts is None:
         raise failed(error) from error
     return str(error.earliest_ts)
@@ -166,8 +166,8 @@ def is_over(request: PullRequest, progress: PullProgress, *, got_events: bool) -
 
 
 def waits_for(request: PullRequest, progress: PullProgress, *, got_events: bool) -> str | None:
-    """What a pull with an end waits for, once an answer had no events. Stores it in `progress`. None: it does not
-    wait."""
+    """Describe what a pull waits for, if it has an end and the last answer had no events; otherwise None. Sets
+    `progress.waits` accordingly."""
     progress.waits = request.end_ts is not None and not got_events
     return f"for everything up to {shown_ts(request.end_ts)} (--until)" if progress.waits else None
 

@@ -89,8 +89,9 @@ def _into(pages: Directory, client: ApiClient, request: PullRequest) -> None:
 
 
 def placed(client: ApiClient, request: PullRequest) -> PullRequest:
-    """The request with its times as TSO. `now` is what can be read now. A pull with filters ends there by default,
-    because an answer of it without events does not say that nothing follows. Raises CliError."""
+    """The request with its times as TSO; `now` is the newest ts that can be read. A pull with filters ends there by
+    default, because with filters an answer without events does not mean that the pull has caught up. Raises
+    CliError."""
     at_ms = now_ms()
     low = since_text(request.start_ts, at_ms)
     high = None if request.end_ts is None else ts_text(request.end_ts, at_ms)
@@ -110,8 +111,8 @@ def placed(client: ApiClient, request: PullRequest) -> PullRequest:
 
 
 def newest_ts(client: ApiClient, request: PullRequest) -> str:
-    """The newest ts that can be read. ListDBs states it to every token of a part of the tenant; a tenant of RawKV has
-    no databases. Raises CliError."""
+    """The newest ts that can be read. It is taken from the call ListDBs, which a token for any part of the tenant may
+    use; for a tenant of RawKV, which has no databases, from its status. Raises CliError."""
     from tistream_client.cli.api_client import tenant_path
 
     of = request.cluster, request.tenant

@@ -237,7 +237,8 @@ class Connector:
         return None
 
     def undivided(self) -> None:
-        """Show what to do if an agent of its own is to read more regions than a territory should have."""
+        """Warn the user if one agent will read all keys of the tenant, and these have more regions than a territory
+        should have. The warning says what to do."""
         regions = len(self._starts(self._owned().keys))
         if regions > self._connection.regions_max:
             advice = "--assign divides them among the platform's agents; for one agent, set RANGE_LOGS"

@@ -1,4 +1,8 @@
-"""Encodes events as NDJSON, one event in a line (design.md 5). Pure."""
+"""Encodes events as NDJSON, one event in a line (design.md 5). Pure.
+
+Values have been decoded to text before, by type, in the library: tistream/decode/cells, for example decimal_cells.py.
+tistream/decode/json_text.py decides which types have quotes.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class LagSampler:
         return store_statuses.merged(view.route, self._answers.get(view.tenant, []))
 
     def lags(self, view: TenantView, minutes: int) -> LagSamples:
-        """The answer of TenantLag."""
+        """The answer of TenantLag: the samples of the last `minutes` minutes."""
         return self._history.of(view.tenant, self._clock.now_ms() - minutes * 60_000)
 
     def unanswered(self) -> list[Hold]:

@@ -30,9 +30,9 @@ def behind(
 
 
 def beyond(found: Mapping[int, Progress], expected: range, own: int, after: Position) -> tuple[int, ...]:
-    """The expected shards, except `own`, that are above `after`, the position after the mark of a sync point, and have
-    not waited there for the others. `found` is the committed progress by shard; each shard has reached the point. A
-    shard that has waited there sends no rows above it before every shard has passed it, wherever it stands."""
+    """The expected shards, except `own`, that are above a sync point without having waited there for the others. Rows
+    above the point may then be in the sink. `after` is the position after the mark of the point. `found` is the
+    committed progress by shard; each shard must have reached the point."""
     return tuple(shard for shard in expected if shard != own and found[shard].at > after != found[shard].ddl)
 
 

@@ -9,9 +9,10 @@ from tistream.wire.bulk.changefeeds import HeldBy
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How far the rows as of `ts` are in the sink. Tables are loaded in the order of their logical ids, and the rows of
-    a table in the order of raw keys: those up to `key` of the table `table_id`, called `table`, and those of all tables
-    with lower ids are there. With the id 0 the tables may not exist yet."""
+    """The progress of the load of the initial rows, those as of `ts`. Tables are loaded in the order of their logical
+    ids, and the rows of a table in the order of raw keys. The sink has the rows of all tables with ids below
+    `table_id`, and those of this table, whose name is `table`, up to and with the raw key `key`. `table_id` 0: nothing
+    is loaded, and the tables may not exist yet."""
 
     ts: int
     table_id: int = 0

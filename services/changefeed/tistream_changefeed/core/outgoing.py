@@ -46,7 +46,7 @@ class Mark(Protocol):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The bytes that the sink writes for it."""
 
     @property
     def content(self) -> Content | None:

@@ -391,11 +391,15 @@ def check_there(found: Progress | None, fence: Fence, known_ts: int | None, wher
 
 
 def check_revision(found: Collection[Progress], fence: Fence, wanted: Revision, shards: int, where: str) -> None:
-    """Check that no shard of a feed of several shards has written under a newer revision than `wanted`, the one that
-    the meta server has ordered, and that the newest revision in the sink has `shards` shards, unless `wanted` moves all
-    shards to one ts after it. `found` is the progress of all shards in the sink. Raises FeedFailed otherwise: other
-    shards have sent what this one would send again, or have not sent what it would leave out. The meta server will
-    order the newer revision, unless its database was restored from a backup, and has forgotten it."""
+    """Check that the revision `wanted`, with `shards` shards, may continue from what is in the sink. `found` is the
+    progress of all shards in the sink.
+
+    Raises FeedFailed, because events could be sent twice or be left out, in two cases:
+
+    - A shard of a feed with several shards has written under a newer revision. The failure is retried, because the meta
+      server will order that revision, unless it was lost when the meta database was restored from a backup.
+    - The newest revision in the sink has another number of shards, and `wanted` does not move all shards to one ts.
+    """
     mine = [one for one in found if one.fence.generation == fence.generation]
     newest = max((one.revision for one in mine), default=0)
     if len(mine) > 1 and newest > wanted.revision:

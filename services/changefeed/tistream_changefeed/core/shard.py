@@ -137,7 +137,7 @@ class Shard:
 
     @property
     def resolved_unstored(self) -> bool:
-        """Whether the sink was given a higher resolved ts than it has acknowledged, because it collects first."""
+        """Whether a resolved ts was written that the sink has not acknowledged yet, because it collects rows first."""
         return (
             self._planned is not None
             and self._acked is not None
@@ -146,7 +146,7 @@ class Shard:
 
     @property
     def resolved_unsent(self) -> bool:
-        """Whether the shard has read further than the newest resolved message says, so that one is due some time."""
+        """Whether the shard has read beyond the ts of the newest resolved message, so that another one will be due."""
         planned, at = self._planned, self.at
         if planned is None or at.place is not Place.DONE or at.commit_ts <= planned.resolved_ts:
             return False
@@ -192,7 +192,7 @@ class Shard:
 
     @property
     def loading(self) -> Load | None:
-        """How far the rows with which the feed begins are in the sink; None if all of them are, or it begins without
+        """The progress of the load of the initial rows; None if all of them are in the sink, or the feed begins without
         rows. Call this after `opened`."""
         assert self._planned is not None
         return self._planned.load
@@ -200,8 +200,8 @@ class Shard:
     def load(
         self, rows: Payload, events: int, marks: tuple[Mark, ...], load: Load | None, skipped: int = 0
     ) -> Transaction:
-        """Make the transaction for some of the rows with which the feed begins, after which they are loaded as far as
-        `load` says; None: all of them are."""
+        """Make the transaction for some of the initial rows. `load` is the progress of the load after it; None: all of
+        them are loaded."""
         assert self._planned is not None
         moved = self._planned.moved(self._planned.at, rows, marks, events, None, skipped)
         self._planned = replace(moved, load=load)
@@ -364,7 +364,8 @@ class Shard:
 
     def failed(self, failure: Failure, now_ms: int) -> None:
         """Record that a step failed. All that the sink has not acknowledged is forgotten, and the holder must open the
-        sink again. `now_ms`: monotonic."""
+        sink again. Sets `phase` to retrying (then `retry_at_ms` is the time of the next attempt), failed or fenced.
+        Credentials that are refused for REFUSED_MS make the feed fail. `now_ms`: monotonic."""
         self._planned = None
         if self.since_ms is None:
             self.since_ms = now_ms

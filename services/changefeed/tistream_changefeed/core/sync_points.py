@@ -19,7 +19,7 @@ class SyncPoints:
         return from_physical_ms((physical_ms(ts) // self.every_ms + 1) * self.every_ms)
 
     def due(self, at: Position) -> bool:
-        """Whether a shard at this position is at a sync point that is not marked yet."""
+        """Whether a shard at this position has sent all events up to a sync point, and has not passed its mark yet."""
         return at.place is Place.DONE and self.after(at.commit_ts - 1) == at.commit_ts
 
 

@@ -96,9 +96,10 @@ class Sending:
                 log.info("tables go on", extra={"shard": shard.order.name, "tables": names})
 
     def sync(self) -> None:
-        """Mark the sync point at which the shard is, if it is at one. While a table has stopped, the sink has not the
-        state of one ts, so no point is marked; nor if another shard has passed it without its mark, as it may have
-        after an update that sets another interval."""
+        """If the shard is at a sync point, mark it in the sink and pass it. A feed with several shards waits for the
+        others first. The point is passed without a mark if the sink does not have the state of exactly this ts: because
+        a table has stopped, or because another shard has sent events above the point, which it may after an update of
+        the interval."""
         points, at = self.pipeline.sync_points, self.shard.at
         if points is None or not points.due(at):
             return

@@ -50,8 +50,8 @@ class Sink(Protocol):
         """The other shards of the feed whose progress in the sink has not reached `until`."""
 
     def beyond(self, after: Position) -> Sequence[int]:
-        """The other shards of the feed that have passed `after`, the position after the mark of a sync point which all
-        have reached, and have not waited there for the others."""
+        """The other shards of the feed that are above a sync point without having waited there for the others.
+        `after` is the position after the mark of the point. Call it once all shards have reached the point."""
 
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Write the claim-check files to which messages refer, before the messages are written."""
@@ -126,7 +126,8 @@ class Pipeline(Protocol):
 
     @property
     def sync_points(self) -> SyncPoints | None:
-        """The timestamps at which the sink is to have the state of one ts, and to mark it; None if it has no marks."""
+        """The sync points, at which the sink has the state of exactly one ts and marks that; None if the feed has
+        none."""
 
     @property
     def errors(self) -> ErrorRules:

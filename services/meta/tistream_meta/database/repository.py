@@ -195,8 +195,8 @@ class Repository:
     ) -> tuple[Tenant, Change | None]:
         """Register a tenant, and its cluster if this is the cluster's first tenant. An existing tenant is returned
         unchanged; it is compared with those of `retention`, `encryption`, `index_keys` and `kind` that are not None.
-        `default` is the retention of a new tenant for which None is given. Raises AlreadyDiffers if the tenant exists
-        with other values."""
+        `default` is the retention of a new tenant for which None is given. Returns (the tenant, the change; None if the
+        tenant existed). Raises AlreadyDiffers if the tenant exists with other values."""
 
         def create(connection: Connection) -> tuple[Tenant, bool]:
             return tenant_rows.create(connection, key, retention, encryption, default, self._now_ms, index_keys, kind)

@@ -65,7 +65,8 @@ class TaskBackoff:
         return task_id not in self._until or now_ms >= self._until[task_id][0]
 
     def failed(self, task_id: int, now_ms: int) -> None:
-        """Record a failure: the task's pause begins, twice as long as the one before."""
+        """Record a failure: the task's pause begins. It is PAUSE_MS at first, then twice as long as the previous one,
+        at most PAUSE_MAX_MS. `now_ms`: monotonic."""
         pause_ms = min(2 * self._until[task_id][1], PAUSE_MAX_MS) if task_id in self._until else PAUSE_MS
         self._until[task_id] = now_ms + pause_ms, pause_ms
 

@@ -50,7 +50,8 @@ def put_times(
 
 @kernel
 def put_durations(nanos: I64, present: Bools, fsp: int, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
-    """Write signed nanoseconds as `[-]HH:MM:SS[.f]`. `out` has room for DURATION_CHARS bytes per row."""
+    """Write signed nanoseconds as `[-]HH:MM:SS[.f]`. `out` has room for DURATION_CHARS bytes per row. `valid` is set to
+    False for a row that is not present, or out of range; the latter also gets BAD_TIME in `errors`."""
     at = 0
     out_offsets[0] = 0
     for row in range(len(nanos)):

@@ -78,7 +78,7 @@ class HttpClient:
         deadline_s: float | None = None,
     ) -> M:
         """GET `url`, and parse the answer as `model`. For a long poll, `wait_ms` is added to the deadline and to the
-        query."""
+        query. `attempts` and `deadline_s` are as for the class. Raises the errors of `request`."""
         patience_s = self._patience_s(deadline_s)
         query = dict(params or {})
         if wait_ms:

@@ -113,7 +113,7 @@ def put_microseconds(data: U8, starts: I64, out: I64) -> None:
 @kernel
 def put_zoned(data: U8, starts: I64, out: U8, out_offsets: I64) -> None:
     """Write each text `data[starts[i]:starts[i + 1]]` of a TIMESTAMP column in the form of ISO 8601 to `out`, and the
-    bounds of the results to `out_offsets`. An empty text stays empty."""
+    bounds of the results to `out_offsets`. An empty text stays empty. A zero date (year 0) becomes 1970-01-01."""
     written = i64(0)
     out_offsets[0] = 0
     for row in range(len(starts) - 1):

@@ -13,8 +13,8 @@ _QUOTE, _BACKSLASH, _COMMA, _COLON, _SPACE = 0x22, 0x5C, 0x2C, 0x3A, 0x20
 
 
 def spaced(documents: Any) -> Any:
-    """A large_string array of the documents with spaces. The decoder writes documents without spaces. Nulls stay
-    null."""
+    """Add the spaces after `:` and `,` to JSON documents, because the decoder writes them without spaces. Returns a
+    large_string array. Nulls stay null."""
     array = one_array(documents)
     flat = flat_bytes(array)
     out = np.empty(2 * len(flat.data) + 1, np.uint8)

@@ -79,7 +79,7 @@ def keeps_values(before: Column, after: Column) -> bool:
 
 
 def has_times(column: Column) -> bool:
-    """Whether values of the column may be dates that Iceberg cannot have."""
+    """Whether the column may have dates that Iceberg cannot represent, such as 0000-00-00."""
     return kind_of(column) is Kind.TIME
 
 
@@ -117,8 +117,8 @@ def _times(column: Column, values: pa.Array) -> pa.Array:
 
 
 def raw_times(columns: list[tuple[Column, pa.Array, pa.Array]], count: int) -> pa.Array:
-    """The values that became null although they are not: for each of `count` rows a JSON object, or null. `columns`:
-    each column with its decoded and its converted values."""
+    """The dates that the conversion has replaced by null. Returns for each of `count` rows a JSON object with their
+    texts by column name, or null. `columns`: each column with its decoded and its converted values."""
     out = pl.repeat(None, count, dtype=pl.String, eager=True)
     for column, values, shown in columns:
         lost = pc.and_(values.is_valid(), shown.is_null())

@@ -31,15 +31,16 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A file to be written again, by its index; None: a new one. `puts` are the indexes of the rows that it gets."""
+    """One file that a commit writes. `file` is the index of the file that it replaces; None: it replaces none. `puts`
+    are the indexes of the put rows that belong into it."""
 
     file: int | None
     puts: Int64s
 
 
 def rewrites(ranges: Sequence[KeyRange], deleted: pa.Array, put: pa.Array) -> list[Rewrite]:
-    """Plan a commit. `ranges`: those of the files. `deleted` and `put`: the first key column of the rows that are taken
-    away and of those that come."""
+    """Plan which files a commit rewrites, and which of them gets each put row. `ranges`: the key ranges of the present
+    files. `deleted`, `put`: the first key column of the rows that the commit deletes, and of those that it inserts."""
     gone, come = pl.Series(pl.from_arrow(deleted)), pl.Series(pl.from_arrow(put))
     known = sorted(
         (number for number, one in enumerate(ranges) if one.low is not None), key=lambda number: ranges[number].low
@@ -80,8 +81,8 @@ def _compared(keys: pl.Series, bound: Any, *, low: bool) -> Bools:
 
 
 def merged(rows: pa.Table, keys: Sequence[str], deleted: Sequence[pa.Table], put: pa.Table) -> pa.Table:
-    """The rows of a file after a commit, sorted by key. `rows` are those before it. `deleted`: the keys of rows that
-    are taken away; the columns of each table are those of the key. `put`: the rows that come."""
+    """The rows of a file after a commit, sorted by key: `rows` without the deleted ones, and with the rows `put`.
+    `keys`: the names of the key columns. `deleted`: tables with the key columns of deleted rows."""
     for one in deleted:
         names = one.column_names
         index = "".join((*names, "#"))  # longer than the name of each column

@@ -70,9 +70,13 @@ _OTHER = (
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit to a table: a snapshot that removes and adds files. `summary` is that of the snapshot; `properties`
-    are properties of the table, and `forgotten` the names of those that are removed. `schema` replaces the table's, if
-    it is not None. `resolved_ts`: of the hourly tag. `now_ms`: Unix time."""
+    """One commit to a table: a snapshot that removes and adds files.
+
+    summary: texts in the summary of the snapshot. now_ms: Unix time. properties, forgotten: properties of the table to
+    set, and the names of those to remove. added, removed: data files. schema: the new schema of the table; None: it
+    keeps its schema. resolved_ts: the snapshot is tagged with the hour of this ts, if it is the first of that hour;
+    None: no tag.
+    """
 
     summary: Mapping[str, str]
     now_ms: int
@@ -85,8 +89,9 @@ class Commit:
 
 
 class Lake:
-    """A catalog. `connect` opens it. New tables are below the URL `warehouse`. `allowed` checks the place of a table,
-    and raises TargetNotAllowed. Every call may raise FeedFailed."""
+    """A catalog of Iceberg tables. `connect` opens it, at the first call. `where` names it in errors. New tables are
+    below the URL `warehouse`. `keeping`: which snapshots are kept. `allowed` checks the location of a table, and raises
+    TargetNotAllowed. Every call may raise FeedFailed."""
 
     def __init__(
         self,
@@ -124,8 +129,8 @@ class Lake:
     def create(
         self, identifier: Identifier, shape: Shape | None, properties: Mapping[str, str], name: str, now_ms: int
     ) -> Table:
-        """Create a table without columns. `shape` None: of the feed's own. `name` is unique, for its place. `now_ms`:
-        Unix time."""
+        """Create a table without columns. `shape` None: the feed's own table. `name` must be unique: it is part of the
+        table's location. `now_ms`: Unix time. Raises FeedFailed, for a retry, if the table exists."""
         where = self.named(identifier)
         place = location(self._warehouse, identifier, name)
         with self.asking(where):
@@ -160,7 +165,8 @@ class Lake:
         return [one for one in found if one[-1].startswith(prefix)]
 
     def rename(self, before: Identifier, after: Identifier) -> Table:
-        """Rename a table. Returns the one that was renamed: another worker may have replaced it until now."""
+        """Rename a table. Returns the table that has the new name now. The caller must compare its id, because another
+        worker may have replaced the table `before` in the meantime."""
         with self.asking(self.named(before)):
             for depth in range(1, len(after)):
                 self._create_namespace(after[:depth])
@@ -170,7 +176,8 @@ class Lake:
                 raise retry("sink", self.named(after), "another worker has created it", CONFLICT) from error
 
     def told(self, table: Table) -> list[Told]:
-        """What the snapshots of the main branch say, the newest first, up to the first one that has expired."""
+        """Sequence numbers and summaries of the snapshots of the main branch, newest first, back to the oldest one that
+        has not expired."""
         found: list[Told] = []
         snapshot = table.metadata.current_snapshot()
         while snapshot is not None:
@@ -187,8 +194,9 @@ class Lake:
             return [task.file for task in table.scan().plan_files()]
 
     def commit(self, table: Table, change: Commit) -> None:
-        """Commit to a table, which is as committed then. A change without data files is a snapshot too. Once a day,
-        files that no snapshot names are deleted."""
+        """Commit to a table, and update the object `table` to the result. A change without data files makes a snapshot
+        too. Once a day, files that no snapshot names are deleted. Raises FeedFailed with the cause CONFLICT if the
+        table has changed since `table` was read."""
         where = self.named(table.name())
         if table.properties.get(_RETRIES) != "0":
             raise failed("sink", where, f"its property {_RETRIES} is not 0, so commits of a worker that is late would "
@@ -252,7 +260,8 @@ class Lake:
 
     @contextmanager
     def asking(self, where: str) -> Iterator[None]:
-        """Convert the errors of the catalog and of the files to FeedFailed. `where`: the table."""
+        """A context manager that converts the errors of the catalog and of files to FeedFailed. `where` names the table
+        in them."""
         try:
             yield
         except FeedFailed:
@@ -272,7 +281,7 @@ class Lake:
 
 
 def gone(where: str) -> FeedFailed:
-    """Build the FeedFailed for a table that the feed has created, and that is not there any more."""
+    """Build the FeedFailed for a table that the feed has created, and that no longer exists under its name."""
     reason = (
         "another program has dropped, renamed or replaced the table: put it back, or resume the changefeed with its "
         "checkpoint_ts to create the table again without its earlier rows"
@@ -281,7 +290,7 @@ def gone(where: str) -> FeedFailed:
 
 
 def rolled_back(where: str) -> FeedFailed:
-    """Build the FeedFailed for a table that does not show the newest commit of the feed."""
+    """Build the FeedFailed for a table whose current snapshot lacks the newest commit of the feed."""
     reason = (
         "another program has rolled the table back, replaced it (CREATE OR REPLACE), or restored an older state of it, "
         "so rows are missing: make the newest snapshot of this changefeed the current one again, or resume the "

@@ -30,8 +30,8 @@ _GROUP_ROWS = 1 << 17
 
 
 def write_file(table: Table, schema: Schema, rows: pa.Table, name: str, hour: int | None) -> DataFile:
-    """Write rows into a new file, which is in no snapshot yet. `schema`: that of the rows. `name` is unique. `hour`:
-    the partition; None if the table has none."""
+    """Write rows into a new data file, which belongs to the table only once a commit adds it. `schema`: the schema of
+    the rows. `name` must be unique. `hour`: the partition, in hours since 1970; None if the table has no partitions."""
     shown = sanitize_column_names(schema)
     path = f"{table.location()}/data/{name}.parquet"
     file = pa.BufferOutputStream()
@@ -62,13 +62,13 @@ def write_file(table: Table, schema: Schema, rows: pa.Table, name: str, hour: in
 
 
 def read_file(table: Table, schema: Schema, file: DataFile) -> pa.Table:
-    """Read the rows of a file, with this schema: columns are found by field id."""
+    """Read the rows of a data file in the columns of `schema`, which are found by field id."""
     scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
     return scan.to_table([FileScanTask(file)]).cast(arrow_schema(schema))
 
 
 def key_range(schema: Schema, file: DataFile, field_id: int) -> KeyRange:
-    """The bounds of a column in a file."""
+    """The bounds of the column with this field id, from the statistics of a data file."""
     kind = next((one.field_type for one in schema.fields if one.field_id == field_id), None)
     if not isinstance(kind, PrimitiveType):
         return KeyRange(None, None)
@@ -95,9 +95,9 @@ def named_files(table: Table) -> set[str]:
 
 
 def sweep(table: Table, now_ms: int) -> Sequence[str]:
-    """Delete the files below a table's location that no snapshot names and that are older than a day, unless other
-    tables may have files there: a catalog may give another location than the one that was asked for. Returns their
-    paths. `now_ms`: Unix time."""
+    """Delete the files below a table's location that no snapshot names and that are older than a day. Returns their
+    paths. Nothing is deleted if the catalog chose a location itself, because other tables may have files there.
+    `now_ms`: Unix time."""
     io = table.io
     if not isinstance(io, PyArrowFileIO) or table.properties.get(LOCATION) != table.location():
         return ()

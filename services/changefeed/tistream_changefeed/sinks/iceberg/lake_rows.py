@@ -38,8 +38,8 @@ _HOUR_US = 3_600_000_000
 
 
 def change_rows(batches: Sequence[RowBatch], lake: LakeSchema) -> pa.Table:
-    """The rows of a table of changes, in the order of the events: one for each. The row of a delete is the one that it
-    has deleted."""
+    """Convert events to rows of a table of changes, one for each event, in the same order. A delete has the values of
+    the deleted row."""
     kind = arrow_schema(lake.schema)
     table = pa.concat_tables([_changes(batch, lake, kind) for batch in batches])
     if len(batches) == 1:
@@ -85,7 +85,7 @@ def _changes(batch: RowBatch, lake: LakeSchema, kind: pa.Schema) -> pa.Table:
 
 
 def truncate_row(lake: LakeSchema, commit_ts: int, start_ts: int, schema_version: int) -> pa.Table:
-    """The row of a table of changes that stands for a TRUNCATE: it has no values."""
+    """Build the row of a table of changes that stands for a TRUNCATE. Its columns of the table are null."""
     values = {
         COMMIT_TIME: pa.array([(commit_ts >> _PHYSICAL_SHIFT) * 1_000]).cast(pa.timestamp("us", "UTC")),
         COMMIT_TS: pa.array([commit_ts]),
@@ -102,7 +102,7 @@ def _id(field: pa.Field) -> int:
 
 
 def table_rows(columns: Sequence[Column], rows: pa.RecordBatch, lake: LakeSchema) -> pa.Table:
-    """Rows of the table itself. `rows` has the decoded values of `columns`."""
+    """Convert rows to those of the mirrored table. `rows` has the decoded values of `columns`."""
     kind = arrow_schema(lake.schema)
     found: dict[int, pa.Array] = {}
     times = []
@@ -159,7 +159,8 @@ def key_rows(net: TableNet, rows: pa.RecordBatch) -> pa.Table:
 
 
 def by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of a table of changes by hour of their commit, in hours since 1970: those of a partition."""
+    """Divide the rows of a table of changes into its partitions. Yields (hour of the commit, in hours since 1970; its
+    rows)."""
     hours: Int64s = table["_commit_time"].cast(pa.int64()).to_numpy() // _HOUR_US
     bounds = [0, *(np.flatnonzero(hours[1:] != hours[:-1]) + 1).tolist(), len(hours)]
     for start, end in pairwise(bounds):

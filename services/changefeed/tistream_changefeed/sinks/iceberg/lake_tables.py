@@ -155,8 +155,9 @@ class LakeTables:
         self.created.known.put(str(uuid), goal)
 
     def fence(self, begun: Sequence[Identifier], at: Position, *, loading: bool) -> None:
-        """Commit this worker's fence to the tables `begun`, to which an earlier worker may be about to commit. `at`:
-        the position of the feed. `loading`: the feed loads the rows with which it begins."""
+        """Commit this worker's fence to the tables `begun`, to which an earlier worker may be about to commit. That
+        worker's commits are then refused. `at`: the position of the feed. `loading`: the feed is loading its initial
+        rows."""
         self.created.moving = begun
         for identifier in begun:
             self._fence(identifier, at, loading=loading)
@@ -172,9 +173,9 @@ class LakeTables:
             self._commit(found, at if found.marks is None else found.marks.at, loaded=loaded)
 
     def accept_older(self, at: Position, *, loading: bool) -> None:
-        """Accept tables that do not show the newest commit of the feed as they are, so that rows after `at` follow. A
-        person has ordered this by moving the feed's checkpoint to `at`. `loading`: the feed loads the rows with which
-        it begins, and those of a table above the key up to which it shows them follow."""
+        """Continue after `at` with tables that another program has rolled back or dropped, although they lack rows.
+        Only for a feed whose checkpoint a user has moved to `at`. `loading`: the feed is loading its initial rows; each
+        table continues with the rows above the key up to which it has them."""
         self.created.accept_gone()
         for uuid, identifier in self.created.known:
             found = self._loaded(identifier, shape_of(identifier), older=True)
@@ -194,7 +195,7 @@ class LakeTables:
     # ---- rows
 
     def add_changes(self, table: LakeTable, batches: Sequence[RowBatch]) -> None:
-        """Write events into files of a table of changes. No snapshot names them yet."""
+        """Write events into data files of a table of changes. `commit_changes` commits them."""
         for hour, rows in by_hour(change_rows(batches, table.schema)):
             self._write(table, rows, hour)
 
@@ -204,11 +205,13 @@ class LakeTables:
                 table.files.append(write_file(table.table, table.schema.schema, part, self._new_name(), hour))
 
     def commit_changes(self, table: LakeTable, at: Position, loaded: bytes | None) -> None:
-        """Commit the files that were written. `loaded` is as in Marks."""
+        """Commit the files that `add_changes` has written. All events up to `at` are then in the table. `loaded` is as
+        in Marks."""
         self._commit(table, at, loaded=loaded)
 
     def commit_net(self, table: LakeTable, nets: Sequence[TableNet], at: Position, loaded: bytes | None) -> None:
-        """Commit the net change of some events to the table itself. `loaded` is as in Marks."""
+        """Commit a net change to the mirrored table. All events up to `at` are then in it. `loaded` is as in Marks.
+        Raises FeedFailed if the table has no key."""
         keys = [column.name for column in nets[-1].handle]
         if not keys:
             raise failed("encode", ".".join(nets[-1].version.name), "the table has no primary key and no unique key "
@@ -251,7 +254,8 @@ class LakeTables:
     # ---- DDLs
 
     def touched(self, mark: TableDdl) -> list[Identifier]:
-        """The tables that a DDL may rename, or commit to. Not all of them need exist."""
+        """The names of the Iceberg tables that a DDL may rename or commit to, including names used while it renames.
+        Some of them may not exist."""
         found: dict[Identifier, None] = {}
         for shape in self._target.shapes:
             for change in mark.changes:
@@ -266,7 +270,7 @@ class LakeTables:
         return (*goal[:-1], f"{goal[-1]}__renamed_{after.head.id}")
 
     def ddl(self, mark: TableDdl) -> None:
-        """Apply a DDL. All rows before it are committed. To apply it again changes nothing."""
+        """Apply a DDL. All rows before it must be committed. Idempotent, so it can be repeated after a crash."""
         self.created.moving = self.touched(mark)
         for shape in self._target.shapes:
             if shape == "table" and mark.event.action in _ROWS_MOVE:

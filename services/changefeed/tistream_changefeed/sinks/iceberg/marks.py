@@ -41,9 +41,9 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The newest commit of a feed to a table: all rows up to the position `at` are in it. `fence` is that of the worker
-    that made the commit. `loaded`: while the rows are loaded with which the feed begins, the raw key up to which they
-    are there; then all rows at or below `at` up to this key are."""
+    """What a commit of a feed to a table states: the table has all changes up to the position `at`. `fence` is the
+    fence of the worker that made the commit. `loaded`: while the feed loads its initial rows, the raw key up to which
+    the table has them, as of `at`; otherwise None."""
 
     feed: str
     at: Position
@@ -51,7 +51,7 @@ class Marks:
     loaded: bytes | None = None
 
     def texts(self, tenant: TenantKey) -> dict[str, str]:
-        """The marks as properties."""
+        """The marks as properties of the table, or of a snapshot's summary, by name."""
         loaded = {} if self.loaded is None else {LOADED: self.loaded.hex()}
         return {
             **loaded,
@@ -75,10 +75,13 @@ class Newest:
 
 
 def newest(told: Sequence[Told], properties: Mapping[str, str], tenant: TenantKey, where: str) -> Newest | None:
-    """Find the newest commit that a feed has made. `told`: the snapshots of the main branch, the newest first: other
-    programs may have made some, such as one that merges files, and older ones may have expired. `properties` are those
-    of the table: a commit sets them too, and they neither expire nor go back with a snapshot. None if no feed has made
-    a commit. `where`: the table, for errors. Raises FeedFailed."""
+    """Find the newest commit that a feed has made to a table; None if no feed has committed to it.
+
+    `told`: the snapshots of the main branch, newest first. Some of them may be of other programs, such as one that
+    merges files, and older ones may have expired. So the table's `properties`, which each commit of a feed sets too,
+    are the second source: they neither expire nor are rolled back. `where` names the table in errors. Raises FeedFailed
+    if another program has written the marks.
+    """
     found = next((one for one in told if CURSOR in one.summary), None)
     try:
         last = int(properties.get(SEQUENCE, 0))

@@ -35,14 +35,14 @@ class Pending:
         self.bytes += int(events.sizes.sum())
 
     def take(self) -> Iterator[tuple[Name, list[RowBatch]]]:
-        """Take out all events: the batches of each table."""
+        """Remove all events. Yields each table's name and its batches, in order."""
         found, self._batches, self.bytes = self._batches, {}, 0
         yield from found.items()
 
 
 def above(batches: list[RowBatch], commit_ts: int, key: bytes | None = None) -> list[RowBatch]:
-    """The events above a commit_ts. With `key`, the rows with which a feed begins are loaded: of those at `commit_ts`,
-    the ones above this raw key count too."""
+    """The events above a commit_ts. With `key`, which is set while a feed loads its initial rows as of `commit_ts`,
+    also the events at `commit_ts` with a raw key above `key`."""
     rest = []
     for batch in batches:
         chosen = batch.commit_ts > commit_ts

@@ -39,8 +39,8 @@ _RAW_NAME, _OLD_NAME = "_raw", "_old"
 
 @dataclass(frozen=True, slots=True)
 class LakeSchema:
-    """The schema of an Iceberg table. `fields` maps ids of TiDB's columns to field ids. `added`: the columns that this
-    schema has and the one before it had not."""
+    """The schema of an Iceberg table. `fields` maps ids of TiDB's columns to field ids. `added`: the columns that the
+    previous schema of the table did not have."""
 
     schema: Schema
     fields: Mapping[int, int]
@@ -53,7 +53,7 @@ class LakeSchema:
 
     @property
     def filled(self) -> list[Column]:
-        """The added columns that have a value in rows that were there before them."""
+        """Those of the added columns whose default is the value of existing rows, so that files must be rewritten."""
         return [column for column in self.added if origin_default(column) is not None]
 
 
@@ -61,24 +61,24 @@ EMPTY = LakeSchema(Schema(), {})
 
 
 def parsed(schema: Schema, text: str) -> LakeSchema:
-    """The schema of a table that exists; `text` is that of its `fields`."""
+    """The LakeSchema of an existing table. `text`: what LakeSchema.text has returned for it."""
     return LakeSchema(schema, {int(column): int(found) for column, found in json.loads(text).items()})
 
 
 def with_first_ids(lake: LakeSchema) -> LakeSchema:
-    """The schema of a table, which also finds the fields by the first ids of their columns: TiDB may have given them
-    other ones since."""
+    """The same schema, with `fields` also mapping the first ids of the columns, because TiDB may have given a column
+    another id since."""
     return replace(lake, fields={**{found - _FIRST: found for found in lake.fields.values()}, **lake.fields})
 
 
 def first_schema(shape: Shape) -> Schema:
-    """The schema with which a table is created: the field of its partitions, or nothing."""
+    """The schema with which a table is created: only the field by which it is partitioned, or no field."""
     return Schema(_meta(COMMIT_TIME)) if shape == "changes" else Schema()
 
 
 def evolved(now: LakeSchema, shape: Shape, version: TableVersion, before: TableVersion | None = None) -> LakeSchema:
-    """The schema for the rows of a table version, after `now`. `before`: the version that a DDL has changed, None if it
-    is not known. Raises CannotEncode for a change that Iceberg cannot have."""
+    """The schema for the rows of a table version that follows the schema `now`. `before`: the version that a DDL has
+    changed to `version`; None if it is not known. Raises CannotEncode for a change that Iceberg does not support."""
     columns = version.table.visible_columns
     fields = {column.id: _field_id(now, column, columns, before) for column in columns}
     row = [_row_field(column, fields[column.id], 0) for column in columns]

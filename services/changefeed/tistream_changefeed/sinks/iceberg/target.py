@@ -31,7 +31,7 @@ class LakeTarget:
     keeping: Keeping = KEEPING
 
     def identifier(self, name: Name, shape: Shape) -> Identifier:
-        """The name of the Iceberg table of a table."""
+        """The name of the Iceberg table of this shape for a table of TiDB."""
         table = name[1] if shape == "table" else f"{name[1]}__changes"
         return (*self.namespace.replace(DATABASE, name[0]).split("."), table)
 
@@ -48,13 +48,14 @@ def letter_table(tenant: TenantKey, feed_id: str) -> Identifier:
 
 
 def location(warehouse: str, identifier: Identifier, name: str) -> str:
-    """Where the files of a new table are. `name` is unique: a rename leaves the files where they are, so the place of a
-    table must not follow from its name alone. Characters that might lead out of the warehouse are replaced."""
+    """The URL below which the files of a new table will be. `name` must be unique, because a rename moves no files: a
+    new table with the old name must get another location. Characters that might lead out of the warehouse are
+    replaced."""
     return f"{warehouse.rstrip('/')}/{_UNSAFE.sub('_', '.'.join(identifier))}-{name}"
 
 
 def set_aside(identifier: Identifier, ts: int) -> Identifier:
-    """The name of a table that was dropped, once another one takes its name."""
+    """The new name of an Iceberg table whose table of TiDB was dropped at `ts`, when a new table needs its name."""
     prefix = set_aside_prefix(identifier)
     return (*prefix[:-1], f"{prefix[-1]}{ts}")
 

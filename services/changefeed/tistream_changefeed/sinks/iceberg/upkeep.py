@@ -23,27 +23,28 @@ PROPERTIES = {
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What a table keeps: the newest `snapshots` snapshots, and the tagged ones of `hours` hours."""
+    """What a table keeps: the newest `snapshots` snapshots, and the tagged snapshots of the last `hours` hours."""
 
     snapshots: int = 100
     hours: int = 24
 
 
 def expired(snapshots: Sequence[tuple[int, int]], tags: Collection[int], keeping: Keeping) -> list[int]:
-    """The snapshots that expire. `snapshots`: (timestamp, id) of each; `tags`: the ids of those that a tag or a branch
-    names."""
+    """The ids of the snapshots that must expire. `snapshots`: (timestamp, id) of each. `tags`: the ids of the snapshots
+    that a tag or a branch names; they do not expire."""
     others = sorted((one for one in snapshots if one[1] not in tags), reverse=True)
     return [number for _, number in others[max(0, keeping.snapshots - 1) :]]  # the new one is kept too
 
 
 def hourly_tag(resolved_ts: int, tags: Iterable[str]) -> str | None:
-    """The name of the tag for a commit that is the first one of its hour; None if the hour has one."""
+    """The name of the tag for a commit, by the hour of its `resolved_ts`; None if `tags` has this hour already."""
     hours = {_hour(ts) for ts in map(_tagged_ts, tags) if ts is not None}
     return f"{_TAG}{resolved_ts}" if _hour(resolved_ts) not in hours else None
 
 
 def old_tags(tags: Iterable[str], resolved_ts: int, keeping: Keeping) -> list[str]:
-    """The hourly tags that are dropped. Tags with other names are kept."""
+    """Those of `tags` that must be dropped: hourly tags that are older than `keeping` allows. Tags with other names are
+    kept."""
     least = _hour(resolved_ts) - keeping.hours
     return [name for name in tags if (ts := _tagged_ts(name)) is not None and _hour(ts) < least]
 

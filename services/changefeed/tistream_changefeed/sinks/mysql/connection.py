@@ -24,7 +24,7 @@ _FRESH_MS = IDLE_S * 1000 // 3
 
 
 class WriteAgain(Exception):
-    """Raised if the server has rolled back a transaction that can be written again at once."""
+    """The server has rolled back a transaction, for example because of a deadlock. It can be repeated at once."""
 
 
 def connected(server: MySqlServer, answer_s: int = ANSWER_S) -> MySqlTarget:
@@ -55,9 +55,8 @@ def failure_of(error: TargetFailed, server: MySqlServer) -> FeedFailed:
 
 
 class Slot:
-    """The connection of one slot of a feed. A transaction begins by a check of the fence and of the holder, which locks
-    the slot's row until the transaction ends. `number`: that of the slot. `holder`: the name of the sink. Not
-    thread-safe."""
+    """The connection of slot `number` of a feed. Each transaction first checks the fence and the holder in the slot's
+    row, which stays locked until the transaction ends. `holder`: the name of the sink. Not thread-safe."""
 
     def __init__(self, server: MySqlServer, feed: str, number: int, fence: Fence, holder: str, clock: Clock) -> None:
         self._server, self._feed, self._number, self._clock = server, feed, number, clock
@@ -97,8 +96,8 @@ class Slot:
             raise fenced(self._server.where, "another holder has taken the feed's progress")
 
     def run(self, statements: Iterable[Statement], *, exact: bool) -> None:
-        """Run statements. `exact`: they must find the rows that they say. Raises WriteAgain, TablesRefused, FeedFailed;
-        then the transaction was rolled back."""
+        """Run statements. `exact`: each must match the number of rows that it states. Raises WriteAgain, TablesRefused,
+        FeedFailed; then the transaction was rolled back."""
         for one in statements:
             try:
                 found = self._zeros(one) if one.zeros else self._within().execute(one.sql)

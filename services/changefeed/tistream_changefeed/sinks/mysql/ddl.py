@@ -59,7 +59,7 @@ class DdlRefused(ValueError):
 
 
 def is_sent(action: str) -> bool:
-    """Whether DDLs of this action change a table as a MySQL server has it."""
+    """Whether DDLs of this action must be executed on a MySQL server; others change only what TiDB stores."""
     return action.removeprefix(_UNDONE) not in _NOT_SENT
 
 
@@ -131,8 +131,8 @@ def _renamed(pairs: Sequence[tuple[Name, Name]]) -> Iterator[str]:
 
 
 def session_time(mark: DdlMark) -> str:
-    """The Unix time that the session has while the DDL is executed. If it adds a column whose default is the present
-    time, it is the value that the upstream has given to the rows that existed."""
+    """The value of the session variable `timestamp` while the DDL is executed, as text (Unix time). Existing rows get
+    it in a new column whose default is CURRENT_TIMESTAMP, so it is the time that the upstream has used for them."""
     for change in mark.changes if mark.event.action != "create table" else ():
         known = (
             set() if change.before is None else {column.id for column in change.before.table.columns if column.public}
@@ -146,8 +146,8 @@ def session_time(mark: DdlMark) -> str:
 
 
 def looked_at(mark: DdlMark) -> tuple[Name, ...]:
-    """The tables, or databases with the table "", by whose definition it is seen whether a statement of the DDL was
-    executed. Empty if it may be executed again, because it changes rows only."""
+    """The names whose definitions on the server show whether the DDL was executed: tables, or databases as (name, "").
+    Empty if the DDL only changes rows, because it can be executed again."""
     event = mark.event
     if event.action in ("truncate table", "truncate partition"):
         return ()
@@ -155,8 +155,8 @@ def looked_at(mark: DdlMark) -> tuple[Name, ...]:
 
 
 def rewritten(query: str, dialect: Dialect) -> str:
-    """A statement of a user for this dialect: without clauses that only TiDB has, and with the server's names of
-    collations. Texts, quoted names and comments stay as they are; a server without TiDB's features ignores its
+    """Rewrite a statement of the upstream for this dialect: remove clauses that only TiDB has, and use the server's
+    names of collations. Texts, quoted names and comments stay as they are; a server without TiDB's features ignores its
     comments."""
     if dialect is Dialect.TIDB:
         return query

@@ -40,8 +40,8 @@ _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
 @dataclass(frozen=True, slots=True)
 class DdlRunner:
-    """Executes DDLs on the connection of `other`. `slot` is the first slot, and `begun` what its row says while it is
-    locked."""
+    """Executes DDLs on the connection of `other`, while a transaction of `slot`, the first slot, keeps newer holders
+    out. `begun` is the cursor that this transaction stores in the slot's row."""
 
     server: MySqlServer
     order: Order
@@ -53,8 +53,8 @@ class DdlRunner:
     lock_wait_s: int = LOCK_WAIT_S
 
     def run(self, mark: DdlMark) -> None:
-        """Execute the statements of a DDL that were not executed before. Raises FeedFailed; and TablesRefused if the
-        server refuses one."""
+        """Execute the statements of a DDL, except those that were executed before a crash. Raises FeedFailed, and
+        TablesRefused if the server refuses a statement."""
         try:
             found = ddl_statements(mark, self.dialect)
         except DdlRefused as error:

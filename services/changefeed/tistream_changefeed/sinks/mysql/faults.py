@@ -23,8 +23,8 @@ _DEPRECATED = 1287  # of MySQL 8, for each VALUES() in INSERT … ON DUPLICATE K
 
 
 def fault_of(code: int | None) -> Fault:
-    """The fault that an error number of the server means. None, and the numbers of the client (2000 to 2999): the
-    server has not answered."""
+    """Convert an error number to a Fault. None and the numbers of the client (2000 to 2999) mean that the server has
+    not answered, so the statement is retried."""
     if code in _AGAIN:
         return "again"
     if code in _REFUSED:
@@ -35,6 +35,6 @@ def fault_of(code: int | None) -> Fault:
 
 
 def changed_values(warnings: int, codes: Iterable[int]) -> int:
-    """How many values a server has changed in a statement, by its warnings. `codes`: the numbers of those that it
-    shows, which may be fewer."""
+    """How many warnings of a statement mean that the server has stored another value than the given one. `warnings`:
+    their number; `codes`: the error numbers of the warnings that the server lists, which may be fewer."""
     return warnings - sum(code == _DEPRECATED for code in codes)

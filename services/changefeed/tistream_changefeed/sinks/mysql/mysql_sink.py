@@ -44,8 +44,8 @@ TRIES = 8  # of a transaction that the server rolls back because of a deadlock
 
 
 class MySqlSink:
-    """One holder's connections to a server: implements hold.sink.Sink. `write` also raises TablesRefused. `name` is one
-    that no other sink has."""
+    """One holder's connections to a server: implements hold.sink.Sink. `write` also raises TablesRefused. `name` is
+    unique among all sinks."""
 
     def __init__(self, server: MySqlServer, order: Order, clock: Clock, name: str, slot_rows: int = SLOT_ROWS) -> None:
         self._server, self._order, self._name, self._slot_rows = server, order, name, slot_rows

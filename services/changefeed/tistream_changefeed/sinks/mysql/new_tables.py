@@ -22,9 +22,9 @@ _BY_HAND = "create the table by hand, or leave it out by filter.rules, then resu
 
 
 def create(target: MySqlTarget, server: MySqlServer, dialect: Dialect, versions: Sequence[TableVersion]) -> None:
-    """Create the tables that do not exist, as they are in the upstream. Then add the foreign keys of tables that have
-    none. What was done before a crash is not done again. Raises FeedFailed if the server refuses it, or a table that
-    exists has rows, or lacks a column."""
+    """Create the tables that do not exist, with their definitions in the upstream. Then add the foreign keys of tables
+    that have none. Idempotent, so it can be repeated after a crash. Raises FeedFailed if the server refuses a
+    statement, or if an existing table has rows or lacks a column."""
     there: dict[tuple[str, str], set[str]] = {}
     for database in dict.fromkeys(version.name[0] for version in versions):
         _run(target, server, database, f"CREATE DATABASE IF NOT EXISTS {quoted_name(database)}")

@@ -45,7 +45,7 @@ class NetWindow:
 
     @cached_property
     def sizes(self) -> Int64s:
-        """The bytes of the rows that each table gets."""
+        """The bytes of the rows that are written to each table."""
         return np.array(
             [sum(rows.nbytes for rows in (one.deletes, one.updates, one.inserts)) for one in self.tables], np.int64
         )

@@ -29,7 +29,7 @@ _NAMED = (t.ENUM, t.SET)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement, the table that it changes, and how many rows it must find; None: any number."""
+    """One SQL statement, the table that it changes, and the number of rows that it must match; None: any number."""
 
     table: Name
     sql: str

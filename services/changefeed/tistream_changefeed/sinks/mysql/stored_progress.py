@@ -55,9 +55,10 @@ def feed_key(order: Order) -> str:
 
 
 def opened(target: MySqlTarget, server: MySqlServer, order: Order, holder: str) -> Found:
-    """Take all slots of a feed for the sink `holder`, in one transaction, which waits for the commits of the holder
-    before. Then read what that one has written. Raises FeedFailed: fenced if a newer holder has raised the fence. A
-    holder with the same fence is replaced: two of them exist if the meta database was restored from a backup."""
+    """Take over all slots of a feed for the sink `holder`, in one transaction, which waits for the commits of the
+    previous holder. Then read the progress that this one has stored. Raises FeedFailed: fenced if a newer holder has
+    raised the fence. A holder with the same fence is replaced: two of them exist if the meta database was restored from
+    a backup."""
     key = feed_key(order)
     try:
         _create(target, server)
@@ -187,7 +188,7 @@ def windows_of(
 
 
 def text_of(order: Order, at: Position) -> str:
-    """A position as it is stored in a slot's row."""
+    """Encode a position as the text (a cursor) that a slot's row stores."""
     return cursors.encode(Scope(order.tenant), at)
 
 

@@ -79,7 +79,8 @@ SYNC_TABLES = (
 
 
 def secondary_ts(dialect: Dialect) -> str:
-    """The expression for the ts of the server: a server without timestamps gives its time in their form."""
+    """The SQL expression for the server's present ts. A server without a TSO gives its clock's time in the form of a
+    TSO."""
     return "@@tidb_current_ts" if dialect is Dialect.TIDB else "FLOOR(UNIX_TIMESTAMP(NOW(6)) * 1000) << 18"
 
 

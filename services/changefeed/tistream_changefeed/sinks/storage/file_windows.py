@@ -30,12 +30,13 @@ class FileWindows:
         return end if self.end_ts is None else min(end, self.end_ts)
 
     def end(self, first_ts: int, window_end: int) -> int:
-        """The end of the window whose first row has the commit_ts `first_ts`. `window_end` was stored with the
-        progress."""
+        """The end (inclusive ts) of the window whose first row has the commit_ts `first_ts`. `window_end` is the end
+        that was stored with the progress; it counts unless the row is above it."""
         return self.interval_end(first_ts) if first_ts > window_end else window_end
 
     def next_end(self, at_ts: int, now_ms: int) -> int:
-        """The end of the window after the progress `at_ts`, to be stored with it. `now_ms`: Unix time."""
+        """Choose the end (inclusive ts) of the window that follows the progress `at_ts`. The caller stores it with that
+        progress. A feed that is late gets a window of several intervals. `now_ms`: Unix time."""
         lag_ms = now_ms - (at_ts >> _PHYSICAL_SHIFT)
         most = max(1, _LATE_MS // self.interval_ms)
         intervals = min(max(1, lag_ms // self.interval_ms // _LATE), most)

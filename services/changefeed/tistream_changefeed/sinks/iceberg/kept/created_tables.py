@@ -11,8 +11,8 @@ from tistream_changefeed.sinks.iceberg.target import Identifier, set_aside_prefi
 
 
 class CreatedTables:
-    """The tables that a feed has created. `known` has their ids. `moving`: the old and new names of the tables that an
-    unfinished DDL may rename; empty without such a DDL. Every call may raise FeedFailed."""
+    """The tables that a feed has created. `known` has their ids (UUIDs of the catalog). `moving`: the old and new names
+    of the tables that a DDL in progress may rename; empty without such a DDL. Every call may raise FeedFailed."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -20,8 +20,9 @@ class CreatedTables:
         self.moving: Sequence[Identifier] = ()
 
     def check(self, identifier: Identifier, uuid: str | None) -> None:
-        """Check that the table which the feed has created under a name is still there, or was renamed by the DDL that a
-        worker has begun. `uuid`: the id of the table that is there; None if no table is."""
+        """Check that the table which the feed created as `identifier` still has this name, or was renamed by the DDL in
+        progress; then remember its new name. `uuid`: the id of the table that has the name now; None if no table has
+        it. Raises FeedFailed if another program has dropped, renamed or replaced the table."""
         for lost in self.known.at(identifier) - {uuid}:
             place = self._place_of(lost, identifier)
             if place in self.moving:
@@ -32,13 +33,14 @@ class CreatedTables:
             self.known.put(uuid, identifier)
 
     def shows_newest(self, uuid: str, newest: Newest | None) -> bool:
-        """Whether a table shows the newest commit of the feed. `newest` is what the table itself says of it."""
+        """Whether the current snapshot of a table includes the newest commit that the feed has made to it; False after
+        a rollback. `newest` is that commit according to the table itself; None if it shows no commit of a feed."""
         known = self.known.newest(uuid)
         return not known if newest is None else newest.current and newest.sequence >= known
 
     def accept_gone(self) -> None:
-        """Forget the tables that are not there any more, so that the feed may create them again, without their earlier
-        rows. A person has ordered this by moving the feed's checkpoint."""
+        """Forget the tables that another program has dropped or replaced. The feed then creates them again, without
+        their earlier rows. Only for a feed whose checkpoint was moved by a user, who accepts this."""
         for uuid, identifier in self.known:
             found = self._lake.load(identifier)
             if found is None or str(found.metadata.table_uuid) != uuid:

@@ -18,9 +18,11 @@ _PREFIX, _NEWEST = "tistream.table.", "tistream.newest."
 
 
 class KnownTables:
-    """The tables of a feed. `properties` are those of its own table. `kept`: False if a removed feed with this name
-    wrote them; its tables are forgotten. `where`: the feed's own table, for errors. Raises FeedFailed if another
-    program has written the properties."""
+    """The name of each table that a feed has created, and the sequence number of its newest commit, by the table's id.
+
+    `properties` are those of the feed's own table. `kept`: False if a removed feed with this name wrote them; then no
+    table is known at first. `where`: the feed's own table, for errors. Raises FeedFailed if another program has written
+    the properties. Iteration yields (id, name)."""
 
     def __init__(self, properties: Mapping[str, str], where: str, *, kept: bool = True) -> None:
         self._stored = {name: text for name, text in properties.items() if name.startswith((_PREFIX, _NEWEST))}
@@ -36,15 +38,15 @@ class KnownTables:
         return iter(list(self._names.items()))
 
     def at(self, identifier: Identifier) -> set[str]:
-        """The ids of the tables that have had this name last."""
+        """The ids of the tables whose last known name is `identifier`."""
         return {uuid for uuid, name in self._names.items() if name == identifier}
 
     def put(self, uuid: str, identifier: Identifier) -> None:
-        """Note the name that a table has now."""
+        """Record the present name of the table with the id `uuid`."""
         self._names[uuid] = identifier
 
     def forget(self, uuid: str) -> None:
-        """Forget a table, which may be dropped from now on."""
+        """Forget a table. From now on other programs may drop it without failing the feed."""
         self._names.pop(uuid, None)
         self._newest.pop(uuid, None)
 
@@ -53,18 +55,18 @@ class KnownTables:
         return self._newest.get(uuid, 0)
 
     def committed(self, uuid: str, sequence: int) -> None:
-        """Note the sequence number of a commit to a table."""
+        """Record that the newest commit to a table has this sequence number."""
         self._newest[uuid] = sequence
 
     def changes(self) -> tuple[dict[str, str], list[str]]:
-        """What to change in the feed's own table so that it names these tables: the properties to set, and the names of
-        the properties to remove."""
+        """The changes since `stored` was called last, as changes of properties of the feed's own table. Returns (the
+        properties to set, the names of the properties to remove)."""
         wanted = self._properties()
         changed = {name: text for name, text in wanted.items() if self._stored.get(name) != text}
         return changed, [name for name in self._stored if name not in wanted]
 
     def stored(self) -> None:
-        """Note that the changes are in the feed's own table."""
+        """Record that a commit has written `changes` to the feed's own table."""
         self._stored = self._properties()
 
     def _properties(self) -> dict[str, str]:

@@ -20,8 +20,12 @@ the feed has loaded the rows from before."""
 
 @dataclass(slots=True)
 class LakeTable:
-    """An Iceberg table that a feed writes. `schema` is the one that its next commit gives it. `marks`: of its newest
-    commit by a feed. `files` are in no snapshot yet."""
+    """An Iceberg table that a feed writes, as it was last read or committed.
+
+    `table_id`: logical id of the table of TiDB whose rows it has. `schema`: its schema after the next commit;
+    `evolves`: that commit must change the schema. `marks`: what its newest commit by a feed states; None without one.
+    `files`: written data files that the next commit adds.
+    """
 
     identifier: Identifier
     shape: Shape
@@ -34,12 +38,12 @@ class LakeTable:
 
     @property
     def loaded(self) -> bytes | None:
-        """The raw key up to which the rows are there with which the feed begins, while they are loaded."""
+        """The raw key up to which the initial rows are in the table, while the feed loads them; otherwise None."""
         return None if self.marks is None else self.marks.loaded
 
     @property
     def through_ts(self) -> int:
-        """The commit_ts up to which its rows are there."""
+        """The commit_ts up to which the table has all changes; 0 if no feed has committed to it."""
         return 0 if self.marks is None else self.marks.at.commit_ts
 
 

@@ -145,12 +145,13 @@ class EventChoice:
             )
 
     def keys(self, table: Table) -> tuple[HandleRange, ...] | None:
-        """The handles of the rows of which `where` can be true; None: any."""
+        """The ranges of handles outside of which no row can fulfil `where`; None: any row can."""
         return None if self.where is None else handle_ranges(self.where, table)
 
     def true_of(self, table: Table, columns: Sequence[Column], arrays: Sequence[pa.Array], at: Int64s) -> Bools:
-        """For each event of a table, whether `where` is true of its row, which is row `at` of `arrays`, the values of
-        `columns`; False where `at` is -1. Raises InvalidRequest if the table does not fit."""
+        """Evaluate `where` for rows of a table. `arrays` has an array with the decoded values of each of `columns`;
+        `at`: for each event, the index of its row in them, or -1 for an event without a row, which gives False. Without
+        `where`, every row gives True. Raises InvalidRequest if the table lacks a column, or its type does not fit."""
         out: Bools = at >= 0
         there = np.flatnonzero(out)
         if self.where is None or not len(there):

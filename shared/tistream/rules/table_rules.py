@@ -32,7 +32,8 @@ class TableRule:
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """Rules in the order in which they were written."""
+    """Rules that include or exclude tables, in the order in which they were written. Of the rules that match a table
+    the last one decides. A table that no rule matches is excluded."""
 
     rules: tuple[TableRule, ...]
 

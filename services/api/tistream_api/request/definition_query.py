@@ -8,7 +8,7 @@ from tistream_api.request.point_queries import NOW, When, given_in, when
 
 
 class DefinitionQuery(BaseModel):
-    """The query parameters of that call."""
+    """The query parameters of TableDefinition."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -22,8 +22,8 @@ class ColumnSelector:
     columns: ColumnRules
 
     def sent(self, table: Table) -> tuple[Column, ...]:
-        """The columns of the table that are sent. Raises InvalidRequest if they do not contain the handle key or, in a
-        table without one, nothing is left."""
+        """The columns of the table that are sent. Raises InvalidRequest if no column is left, or if the table has a
+        handle key, and the columns contain neither that key nor another unique key whose columns are NOT NULL."""
         visible = table.visible_columns
         chosen = self.columns.chosen([column.name for column in visible])
         sent = tuple(column for column, included in zip(visible, chosen, strict=True) if included)

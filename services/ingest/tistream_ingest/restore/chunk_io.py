@@ -147,8 +147,8 @@ class WorkFailed:
 
 
 def guarded(objects: ObjectStore, work: Work) -> Any:
-    """Run a work item and return its result, or a WorkFailed if it raises an error, because raised errors would lose
-    their type in Spark."""
+    """Run a work item and return its result. An error of the pool or of the target is returned as a WorkFailed, because
+    an error that is raised would lose its type in Spark. Other errors are raised."""
     try:
         return work.run(objects)
     except NotFoundYet as error:

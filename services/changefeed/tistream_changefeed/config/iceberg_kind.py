@@ -58,8 +58,9 @@ ICEBERG_KEYS = SinkKeys(
 
 
 def parse_iceberg_uri(uri: str, prefix: str = "") -> SinkUri:
-    """Parse `iceberg://catalog/namespace?catalog-uri=…`. Without a namespace, each database is one. The names of its
-    secrets begin with `prefix`. Raises InvalidRequest, which names the part, never a secret."""
+    """Parse `iceberg://catalog/namespace?catalog-uri=…`. Without a namespace, the tables of each database go into a
+    namespace with its name. The names of the secrets in the result begin with `prefix`. Raises InvalidRequest, which
+    names the wrong part, never a secret."""
     try:
         parts = urlsplit(uri)
         options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))

@@ -131,9 +131,11 @@ def _span(child: ChildTask) -> KeySpan:
 
 def next_step(state: TaskState, order: FittingOrder | None, heard: OtherParents | None = None) -> SealStep | None:
     """The stop_at or seal that the next manifest must have for the order; None if there is nothing to do. Only a holder
-    to which the route table still assigns the task may call this. An order of None withdraws a stop. `heard` is the
-    result of `state_of_others()`. If `must_read()` is true it is needed; while it is None then, because the logs could
-    not be read, there is no step."""
+    to which the route table still assigns the task may call this. `order` None: an earlier stop is withdrawn.
+
+    `heard` is the result of `state_of_others()`. The caller must pass it if `must_read()` is true. If it could not be
+    read, the caller passes None, and there is no step yet.
+    """
     if must_read(state, order) and (heard is None or heard.sealed or heard.bound):
         return _ended(state) if heard is not None and heard.sealed else None
     stop_at, merge = _wanted(state, order)

@@ -58,10 +58,10 @@ def end_traces() -> None:
 class RequestSpans:
     """Creates the spans of the requests to a process.
 
-    A request between services becomes part of its caller's trace, if the caller has one and the request has a valid
-    token. Otherwise it has no span, such as a request that a background loop repeats. A request from outside the
-    platform (`public`) gets a trace of its own, which links to the caller's trace. Otherwise callers could decide which
-    traces are kept, or add spans to other traces.
+    A request between services becomes part of its caller's trace. It has no span if the caller has no trace, as a
+    background loop, or if the request has no valid token. A request from outside the platform (`public`) gets a trace
+    of its own, which links to the caller's trace: callers must not decide which traces are kept, or add spans to other
+    traces.
     """
 
     def __init__(self, guard: Guard | None, *, public: bool) -> None:

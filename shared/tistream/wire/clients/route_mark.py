@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class RouteMark:
-    """The age of a table: the owner's election number, then the version. Ordered by age."""
+    """Identifies a state of the route table: the election number of the owner that made it, then its version. A newer
+    state has a higher mark."""
 
     owner_rev: int
     version: int

@@ -166,7 +166,7 @@ class Transport:
 
 
 class AsyncTransport:
-    """As Transport, in asyncio."""
+    """Executes reads like Transport, in asyncio."""
 
     def __init__(self, door: Door, sleep: Callable[[float], Awaitable[None]]) -> None:
         import httpx  # noqa: PLC0415

@@ -76,7 +76,7 @@ class Sum:
 @dataclass(slots=True)
 class TableSums:
     """Running sums of one table, identified by its logical id: of its events so far, and of the rows that SELECT
-    shows."""
+    shows. `alive` is false once the table is dropped."""
 
     database: str
     table: str

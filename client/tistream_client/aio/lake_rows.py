@@ -41,8 +41,8 @@ class _FromThread:
 
 
 class AsyncLakeRows:
-    """As LakeRows. The Iceberg table is read in a thread, because pyiceberg blocks. A read that is cancelled goes on in
-    its thread."""
+    """Like LakeRows, in asyncio. The Iceberg table is read in a thread, because pyiceberg blocks. A read that is
+    cancelled continues in its thread."""
 
     def __init__(self, query: RowsQuery, table: IcebergTable, transport: AsyncTransport, patience: Patience) -> None:
         check(query, table)
@@ -55,9 +55,9 @@ class AsyncLakeRows:
         return await asyncio.to_thread(LakeRows(self._query, self._lake, server, self._patience).to_arrow)
 
     async def to_polars(self) -> pl.DataFrame:
-        """As to_arrow, for Polars."""
+        """Like to_arrow, as a DataFrame of Polars."""
         return frames.polars_of(await self.to_arrow())
 
     async def to_pandas(self) -> pd.DataFrame:
-        """As to_arrow, for pandas."""
+        """Like to_arrow, as a DataFrame of pandas."""
         return frames.pandas_of(await self.to_arrow())

@@ -64,9 +64,9 @@ class AsyncRawChanges:
         return frames.table_of([page async for page in self.arrow_pages()], flat=False)
 
     async def to_polars(self) -> pl.DataFrame:
-        """As to_arrow, for Polars."""
+        """Like to_arrow, as a DataFrame of Polars."""
         return frames.polars_of(await self.to_arrow())
 
     async def to_pandas(self) -> pd.DataFrame:
-        """As to_arrow, for pandas."""
+        """Like to_arrow, as a DataFrame of pandas."""
         return frames.pandas_of(await self.to_arrow())

@@ -71,11 +71,11 @@ class AsyncChanges:
         return frames.table_of([page async for page in self.arrow_pages()], flat=flat)
 
     async def to_polars(self, *, flat: bool = False) -> pl.DataFrame:
-        """As to_arrow, for Polars."""
+        """Like to_arrow, as a DataFrame of Polars."""
         return frames.polars_of(await self.to_arrow(flat=flat))
 
     async def to_pandas(self) -> pd.DataFrame:
-        """As to_arrow(flat=True), for pandas, which has no structs."""
+        """Like to_arrow(flat=True), as a DataFrame of pandas, which has no structs."""
         return frames.pandas_of(await self.to_arrow(flat=True))
 
 
@@ -108,11 +108,11 @@ class AsyncRows:
         return frames.table_of([page async for page in self._arrow_pages()], flat=False)
 
     async def to_polars(self) -> pl.DataFrame:
-        """As to_arrow, for Polars."""
+        """Like to_arrow, as a DataFrame of Polars."""
         return frames.polars_of(await self.to_arrow())
 
     async def to_pandas(self) -> pd.DataFrame:
-        """As to_arrow, for pandas."""
+        """Like to_arrow, as a DataFrame of pandas."""
         return frames.pandas_of(await self.to_arrow())
 
     def over(self, lake: IcebergTable) -> AsyncLakeRows:

@@ -39,7 +39,8 @@ def json_wanted() -> bool:
 
 
 def document_wanted() -> bool:
-    """As json_wanted, for a command whose result is one document: JSON too where stdout is no terminal."""
+    """Whether the result of a command that returns one document is wanted as JSON. Without `-o` it is unless stdout is
+    a terminal."""
     return _chosen.get() is Output.JSON or (_chosen.get() is None and not sys.stdout.isatty())
 
 

@@ -41,7 +41,8 @@ def ts_text(text: str, at_ms: int, forms: str = FORMS) -> str:
 
 
 def since_text(text: str | None, at_ms: int) -> str | None:
-    """As ts_text, for a beginning: None and `earliest` mean the beginning of what is retained."""
+    """Convert the time where a read begins, like ts_text. Returns None, which means the beginning of what is retained,
+    for None and `earliest`."""
     return None if text is None or text == EARLIEST else ts_text(text, at_ms, SINCE_FORMS)
 
 

@@ -17,13 +17,13 @@ _MARKS = ("snapshot_begin", "snapshot_end")  # lines of a snapshot that are no e
 
 
 def page_of(answer: Answer, after: str | None, columns: tuple[str, ...] | None) -> Page:
-    """The page of a pull. With `columns`, `row` and `old_row` have these alone, in this order. Raises CutOff."""
+    """Parse a page of a pull. With `columns`, `row` and `old_row` have these alone, in this order. Raises CutOff."""
     lines, cursor, resolved_ts = _pulled(answer)
     return Page(cursor, resolved_ts, after, [_event(line, columns) for line in lines if line["type"] not in _MARKS])
 
 
 def raw_page_of(answer: Answer, after: str | None, _: object) -> RawPage:
-    """The page of a pull of RawKV. Raises CutOff."""
+    """Parse a page of a pull of RawKV. Raises CutOff."""
     lines, cursor, resolved_ts = _pulled(answer)
     return RawPage(cursor, resolved_ts, after, list(map(_raw_event, lines)))
 
@@ -37,13 +37,13 @@ def _pulled(answer: Answer) -> tuple[list[Line], str, int | None]:
 
 
 def diff_of(answer: Answer) -> tuple[list[RowEvent], str | None]:
-    """(the events of a diff, the cursor of the next page). Raises CutOff."""
+    """Parse a page of a diff: (its events, the cursor of the next page or None). Raises CutOff."""
     *lines, end = _ended(answer)
     return [_row_event(line, None) for line in lines], end["cursor"]
 
 
 def transaction_of(answer: Answer) -> Transaction:
-    """A transaction. Raises CutOff."""
+    """Parse the answer of a read of one transaction. Raises CutOff."""
     *lines, end = _ended(answer)
     return Transaction(int(end["start_ts"]), int(end["commit_ts"]), [_row_event(line, None) for line in lines])
 
@@ -56,7 +56,7 @@ def _ended(answer: Answer) -> list[Line]:
 
 
 def rows_of(answer: Answer) -> tuple[list[Row], int, str | None]:
-    """(rows, the ts that they are of, the cursor of the next page). Raises CutOff."""
+    """Parse a page of a table: (its rows, their ts, the cursor of the next page or None). Raises CutOff."""
     *lines, end = _lines(answer)
     if end.get("type") != "end":
         raise CutOff

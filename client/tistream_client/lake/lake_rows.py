@@ -76,11 +76,11 @@ class LakeRows:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_polars(self) -> pl.DataFrame:
-        """As to_arrow, for Polars."""
+        """Like to_arrow, as a DataFrame of Polars."""
         return frames.polars_of(self.to_arrow())
 
     def to_pandas(self) -> pd.DataFrame:
-        """As to_arrow, for pandas."""
+        """Like to_arrow, as a DataFrame of pandas."""
         return frames.pandas_of(self.to_arrow())
 
     def _of_server(self, ts: int | None) -> pa.Table:

@@ -57,7 +57,7 @@ class RawChanges:
             yield from page.batches
 
     def reader(self) -> pa.RecordBatchReader:
-        """The batches as they arrive."""
+        """A reader of the batches, which fetches pages as it is read."""
         return frames.reader_of(self.arrow_pages())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -68,9 +68,9 @@ class RawChanges:
         return frames.table_of(list(self.arrow_pages()), flat=False)
 
     def to_polars(self) -> pl.DataFrame:
-        """As to_arrow, for Polars."""
+        """Like to_arrow, as a DataFrame of Polars."""
         return frames.polars_of(self.to_arrow())
 
     def to_pandas(self) -> pd.DataFrame:
-        """As to_arrow, for pandas."""
+        """Like to_arrow, as a DataFrame of pandas."""
         return frames.pandas_of(self.to_arrow())

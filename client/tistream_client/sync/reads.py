@@ -63,7 +63,8 @@ class Changes:
             yield from page.batches
 
     def reader(self) -> pa.RecordBatchReader:
-        """The batches as they arrive, with one schema. Raises SchemaChanged where another one begins."""
+        """A reader of the batches, which fetches pages as it is read. The batches have one schema. Where another one
+        begins, the reader raises SchemaChanged."""
         return frames.reader_of(self.arrow_pages())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -75,11 +76,11 @@ class Changes:
         return frames.table_of(list(self.arrow_pages()), flat=flat)
 
     def to_polars(self, *, flat: bool = False) -> pl.DataFrame:
-        """As to_arrow, for Polars."""
+        """Like to_arrow, as a DataFrame of Polars."""
         return frames.polars_of(self.to_arrow(flat=flat))
 
     def to_pandas(self) -> pd.DataFrame:
-        """As to_arrow(flat=True), for pandas, which has no structs."""
+        """Like to_arrow(flat=True), as a DataFrame of pandas, which has no structs."""
         return frames.pandas_of(self.to_arrow(flat=True))
 
 
@@ -105,7 +106,7 @@ class Rows:
             yield from page.batches
 
     def reader(self) -> pa.RecordBatchReader:
-        """The batches as they arrive."""
+        """A reader of the batches, which fetches pages as it is read."""
         return frames.reader_of(self._arrow_pages())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -116,11 +117,11 @@ class Rows:
         return frames.table_of(list(self._arrow_pages()), flat=False)
 
     def to_polars(self) -> pl.DataFrame:
-        """As to_arrow, for Polars."""
+        """Like to_arrow, as a DataFrame of Polars."""
         return frames.polars_of(self.to_arrow())
 
     def to_pandas(self) -> pd.DataFrame:
-        """As to_arrow, for pandas."""
+        """Like to_arrow, as a DataFrame of pandas."""
         return frames.pandas_of(self.to_arrow())
 
     def over(self, lake: IcebergTable) -> LakeRows:

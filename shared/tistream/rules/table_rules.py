@@ -39,7 +39,8 @@ class TableRules:
 
     @classmethod
     def parse(cls, texts: Sequence[str], *, case_sensitive: bool = False) -> TableRules:
-        """Parse rules. Raises InvalidRequest, which names the rule."""
+        """Parse rules. Unless `case_sensitive`, upper and lower case are the same. Raises InvalidRequest, which names
+        the rule."""
         if len(texts) > RULES_MAX:
             raise InvalidRequest(f"{len(texts)} rules: at most {RULES_MAX} are accepted; use wildcards")
         found = (_rule(text, folded=not case_sensitive) for text in texts)

@@ -28,7 +28,7 @@ def fold(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One version of a database."""
+    """One version of a database. `public` is false while a DDL creates or drops it."""
 
     id: int
     name: str

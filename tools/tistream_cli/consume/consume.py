@@ -25,7 +25,7 @@ _NDJSON = "ndjson"
 
 @dataclass(frozen=True, slots=True)
 class ConsumeOptions:
-    """The options of `tistream consume`."""
+    """The options of `tistream consume`. `repeats`: the producer may have sent an event several times."""
 
     source: str
     into: str | None

@@ -44,7 +44,7 @@ _PAUSE_MAX_S = 30.0
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
     """The options of `tistream restore`. `names` is the text of the argument; `as_name` is the new name of a single
-    table."""
+    table. `replace`: tables that exist in the target are replaced."""
 
     names: str
     at: str

@@ -18,7 +18,7 @@ _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"  # the last bytes of an IPC stream
 @dataclass(slots=True)
 class ToStream:
     """Writes Arrow IPC streams unchanged, one after the other. A reader opens them in turn with
-    `pyarrow.ipc.open_stream`."""
+    `pyarrow.ipc.open_stream`. `continues`: as in Pages."""
 
     out: IO[bytes]
     form: PullFormat = PullFormat.ARROW
@@ -54,7 +54,8 @@ class ToStream:
 
 @dataclass(slots=True)
 class ToOneStream:
-    """Joins the pages of events=rows or events=ddl into one Arrow IPC stream, which ends where the schema changes."""
+    """Joins the pages of events=rows or events=ddl into one Arrow IPC stream, which ends where the schema changes.
+    `continues`: as in Pages."""
 
     out: IO[bytes]
     form: PullFormat = PullFormat.ARROW

@@ -77,8 +77,8 @@ class OpenedSubscription:
 @dataclass(frozen=True, slots=True)
 class EndedSubscription:
     """A subscription that ended. `reached_ts` is the ts from which the next subscription of its keys must begin.
-    `received_ts` is the highest resolved_ts that it received; 0 if it received none. `hold_ts`: as in
-    OpenedSubscription."""
+    `received_ts` is the highest resolved_ts that it received; 0 if it received none. `initialized`: whether its scan
+    had ended. `hold_ts`: as in OpenedSubscription."""
 
     opened: OpenedSubscription
     reached_ts: int
@@ -104,8 +104,8 @@ class Subscriptions:
 
     The state is one table of numbers with a column for each subscription, because resolved timestamps of 100,000
     regions arrive each second. An ended subscription keeps its column until its last watermark row is in a file.
-    `lowered` is subtracted from each received resolved_ts, so TiKV may send commits that are below its own resolved_ts
-    by that much.
+    `drops_empty`: as in the kernel (kernels.py). `lowered` is subtracted from each received resolved_ts, so TiKV may
+    send commits that are below its own resolved_ts by that much.
     """
 
     keys: KeyMap = field(default_factory=KeyMap)

@@ -37,7 +37,7 @@ class Dispatchers:
         return next((entry for entry in self.entries if entry.matcher.matches(database, table)), None)
 
     def every(self, names: Sequence[Name]) -> list[Dispatcher | None]:
-        """For each of these tables, the dispatcher that it uses."""
+        """For each of these tables, the dispatcher that it uses; None if no dispatcher matches."""
         out: list[Dispatcher | None] = [None] * len(names)
         left = list(range(len(names)))
         for entry in self.entries:
@@ -48,12 +48,12 @@ class Dispatchers:
         return out
 
     def rule(self, database: str, table: str) -> PartitionRule:
-        """The partition rule of a table."""
+        """The partition rule of a table; the default rule if no dispatcher matches."""
         found = self.of(database, table)
         return PartitionRule() if found is None else found.rule
 
     def topic(self, database: str, table: str) -> str:
-        """The topic of a table's rows."""
+        """The topic of a table's rows; `default_topic` if no dispatcher matches."""
         found = self.of(database, table)
         return self.default_topic if found is None else found.topic.of(database, table)
 

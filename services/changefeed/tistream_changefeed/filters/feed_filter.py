@@ -21,8 +21,8 @@ UNSENT_SCHEMAS = SYSTEM_SCHEMAS | {"tidb_cdc", "lightning_task_info"}
 
 @dataclass(frozen=True, slots=True)
 class FeedTables:
-    """Selects the tables whose rows a feed reads (TableChoice). Two feeds with the same rules share the row groups that
-    they read."""
+    """Selects the tables whose rows a feed reads (TableChoice). `without_key`: as in FeedFilter. Two feeds with the
+    same rules share the row groups that they read."""
 
     texts: tuple[str, ...]  # of the rules: they are compared in place of the patterns, because their hashes are kept
     without_key: bool

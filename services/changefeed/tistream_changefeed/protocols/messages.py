@@ -34,8 +34,8 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message that is not a row: a DDL, a resolved ts, or the schema of a table. `every_partition`: a copy goes to
-    every partition, otherwise to one."""
+    """One message that is not a row: a DDL, a resolved ts, or the schema of a table. It is sent to every partition of
+    its topic, or with `every_partition` False to the first one only."""
 
     key: bytes | None
     value: bytes | None

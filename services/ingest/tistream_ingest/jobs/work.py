@@ -26,7 +26,7 @@ class PoolShards:
 @dataclass(frozen=True, slots=True)
 class ReleaseShard:
     """The changes of a release with keys in `span`. writes, values, late: the slices to read, as in
-    plan.taking.ReleaseInput."""
+    plan.taking.ReleaseInput. keep_index: whether changes of index entries are kept."""
 
     number: int
     span: KeySpan

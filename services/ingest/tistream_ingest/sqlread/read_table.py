@@ -45,7 +45,8 @@ def tables_to_read(history: History, ts: int, patterns: Sequence[str], *, new_co
 
 
 def table_now(history: History, physical_id: int, ts: int, *, new_collations: bool) -> ReadTable | None:
-    """The ReadTable of a physical id as of `ts`; None if no visible table has the id at that ts."""
+    """The ReadTable of a physical id as of `ts`; None if no visible table has the id at that ts. `new_collations`: as
+    in table_encoding.encoding_of."""
     version = history.table_at(physical_id, ts + 1)
     return None if version is None else _read_table(version, physical_id, new_collations)
 

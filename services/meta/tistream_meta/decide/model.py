@@ -101,7 +101,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A registered process: its name, role and URL, and its newest start (incarnations.py)."""
+    """A registered process: its name, role and URL, and its newest start (incarnations.py). `draining`: an operator
+    wants it to have no work."""
 
     node_id: str
     role: str

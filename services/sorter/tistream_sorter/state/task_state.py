@@ -21,7 +21,8 @@ from tistream_sorter.watermark.slices import SliceMap
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """The properties of a task that do not change during an epoch."""
+    """The properties of a task that do not change during an epoch. keep_index_keys: whether changes of index entries
+    are kept."""
 
     tenant: TenantKey
     task_id: int

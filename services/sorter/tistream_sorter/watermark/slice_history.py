@@ -38,9 +38,10 @@ HISTORY = pa.schema(
 class SliceChanges:
     """Changes of slices by the watermark rows of one file, as parallel arrays.
 
-    at: positions of the slices in `cuts`. version, index, resolved_ts: the slice's values after the change.
-    row_version, row_index, row_resolved_ts: the row's values; NOT_CONNECTED, -1 and -1 if the row only raised
-    resolved_ts. scan_index: the log index as of which the row's scan reads, or NO_SCAN.
+    seq: the position of the file in the tick. cuts: the slices at that time. at: positions of the slices in `cuts`.
+    version, index, resolved_ts: the slice's values after the change. row_version, row_index, row_resolved_ts: the row's
+    values; NOT_CONNECTED, -1 and -1 if the row only raised resolved_ts. scan_index: the log index as of which the row's
+    scan reads, or NO_SCAN.
     """
 
     seq: int
@@ -105,8 +106,8 @@ class SliceHistory:
     def note(
         self, seq: int, cuts: SliceCuts, at: int, known: tuple[int, int, int], row: Watermark, *, connected: bool
     ) -> None:
-        """Record that `row` changed slice `at`. `known`: the new (version, index, resolved_ts) of the slice.
-        `connected`: whether the row connected; otherwise it only raised resolved_ts."""
+        """Record that `row` changed slice `at`. `seq`, `cuts`: as in SliceChanges. `known`: the new (version, index,
+        resolved_ts) of the slice. `connected`: whether the row connected; otherwise it only raised resolved_ts."""
         scan = row.first_index - 1 if connected and row.base_ts is not None else NO_SCAN
         said = (row.region_version, row.log_index, row.resolved_ts) if connected else (NOT_CONNECTED, -1, -1)
         if self._noted_in is None or self._noted_in[0] != seq or self._noted_in[1] is not cuts:

@@ -23,7 +23,8 @@ _NANOS = 1_000
 def put_times(
     packed: I64, present: Bools, fsp: int, date_only: bool, out: U8, out_offsets: I64, valid: Bools, errors: U8
 ) -> None:
-    """Write packed times (year * 13 + month, day, hour, minute, second, microsecond) as text.
+    """Write packed times (year * 13 + month, day, hour, minute, second, microsecond) as text, with `fsp` fraction
+    digits. `date_only`: leave out the time of day.
 
     `out` has room for DATETIME_CHARS bytes per row. Invalid cells get the error code BAD_TIME.
     """
@@ -80,7 +81,8 @@ def put_time(
     fsp: int,
     date_only: bool,
 ) -> int:
-    """Write `YYYY-MM-DD[ HH:MM:SS[.f]]`. Returns the position after the text, or -1 if a number is out of range."""
+    """Write `YYYY-MM-DD[ HH:MM:SS[.f]]`; `date_only`: only the date. Returns the position after the text, or -1 if a
+    number is out of range."""
     if year > 9999 or month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59 or micro > 999_999:
         return -1
     put_padded(out, at, year, 4)

@@ -62,7 +62,8 @@ def printable() -> U8:
 
 @inline
 def put_escaped(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
-    """Write UTF-8 bytes as a JSON string. The text has 2 bytes for the quotes, and at most 6 bytes for each byte."""
+    """Write UTF-8 bytes as a JSON string. `html`: as in put_inner. The text has 2 bytes for the quotes, and at most 6
+    bytes for each byte."""
     out[at] = _QUOTE
     at = put_inner(out, at + 1, data, first, last, html)
     out[at] = _QUOTE
@@ -71,7 +72,8 @@ def put_escaped(out: U8, at: int, data: U8, first: int, last: int, html: bool) -
 
 @inline
 def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
-    """Write UTF-8 bytes as the content of a JSON string, without its quotes."""
+    """Write UTF-8 bytes as the content of a JSON string, without its quotes. `html`: escape `<`, `>` and `&` too, as
+    Go's encoder does by default."""
     while first < last:
         clean = _html_clean_until(data, first, last) if html else clean_until(data, first, last)
         at = put_raw(out, at, data, first, clean)
@@ -228,7 +230,7 @@ def _character(data: U8, first: int, last: int) -> tuple[int, int]:
 @inline
 def put_json_document(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
     """Write JSON text as a JSON string, in the form that TiDB shows: with a blank after each colon and comma, and with
-    Go's escapes in its strings."""
+    Go's escapes in its strings. `html`: as in put_inner."""
     escapes = _HTML if html else _PLAIN
     out[at] = _QUOTE
     at += 1

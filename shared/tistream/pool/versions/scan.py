@@ -180,7 +180,7 @@ class _Merge:
         self._base = plan.lone_base(runs, window) if not parts else ()
 
     def tables(self, *, deletes: bool) -> Iterator[pa.Table]:
-        """Yield the merged rows, in key order."""
+        """Yield the merged rows, in key order. Rows that are deletes are left out unless `deletes` is true."""
         if self._base:
             for run in self._base:
                 yield from self._base_tables(run)

@@ -111,7 +111,7 @@ class MetaDecoder:
 
 
 def parse_job(data: dict[str, Any], *, existed: bool) -> Job:
-    """Parse a DDL job's JSON (upstream-formats 5.1). Raises ValueError or KeyError."""
+    """Parse a DDL job's JSON (upstream-formats 5.1). `existed`: as in Job. Raises ValueError or KeyError."""
     return Job(
         id=_int(data["id"]),
         type=_int(data["type"]),

@@ -30,7 +30,9 @@ TIMES = frozenset({DATE, NEWDATE, DATETIME, TIMESTAMP})
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table version. `offset` is its index among all columns, including non-public and hidden ones."""
+    """One column of a table version. `offset` is its index among all columns, including non-public and hidden ones.
+    `stored`: whether the values of a `generated` column are stored. `array`: whether it is the hidden column of a
+    multi-valued index."""
 
     id: int
     name: str
@@ -125,7 +127,9 @@ class TableHead:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One version of a base table, view or sequence. `id` is its logical id."""
+    """One version of a base table, view or sequence. `id` is its logical id. The key of a row ends with the row's
+    handle: an integer primary key (`pk_is_handle`), another clustered primary key (`is_common_handle`), or else a
+    hidden _tidb_rowid."""
 
     id: int
     name: str

@@ -30,10 +30,11 @@ _FIRST_DAY = 719_468  # days from 0000-03-01 to 1970-01-01
 
 
 def since_epoch(texts: Any, unit: int, *, not_null: bool) -> Any:
-    """An int64 array of dates or datetimes as days, milliseconds or microseconds since 1970, as if they were UTC.
+    """An int64 array of dates or datetimes as days, milliseconds or microseconds (`unit`) since 1970, as if they were
+    UTC.
 
     A year below 70 counts from 2000, one from 70 to 99 from 1900. A text that is not a date, such as `0000-00-00` or
-    the 31st of February, becomes null, or 0 in a column that is NOT NULL. Nulls stay null.
+    the 31st of February, becomes null, or 0 in a column that is NOT NULL (`not_null`). Nulls stay null.
     """
     array = one_array(texts)
     flat = flat_bytes(array)

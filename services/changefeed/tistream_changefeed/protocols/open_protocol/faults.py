@@ -21,8 +21,8 @@ from tistream_changefeed.rows.row_batch import RowBatch
 def updated_parts(
     batch: RowBatch, columns: Sequence[Column], head: Head, nameless: Head, form: Forms
 ) -> list[LineColumn]:
-    """The old values of the columns that an update changes, as columns of a LineWriter. `nameless` returns the text
-    before a value without the name of the column."""
+    """The old values of the columns that an update changes, as columns of a LineWriter. The old value of a column that
+    became NULL follows `nameless` in place of the name."""
     parts: list[LineColumn] = []
     for place, column in enumerate(batch.columns):
         if column not in columns:

@@ -21,7 +21,8 @@ TRANSACTION_MS = 60_000
 @dataclass(frozen=True, slots=True)
 class KafkaTarget:
     """The brokers (`host:port`) and the topic of a sink URI, with its options. If `partition_num` is None, all
-    partitions of an existing topic are used, and a new topic gets PARTITIONS_DEFAULT."""
+    partitions of an existing topic are used, and a new topic gets PARTITIONS_DEFAULT. `auto_create`: whether topics
+    that do not exist are created."""
 
     brokers: tuple[str, ...]
     topic: str

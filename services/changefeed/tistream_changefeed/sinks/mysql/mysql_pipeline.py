@@ -35,7 +35,8 @@ from tistream_changefeed.table_errors.table_failed import naming
 
 @dataclass(frozen=True, slots=True)
 class MySqlPipeline:
-    """The pipeline of a feed into MySQL: implements hold.sink.Pipeline."""
+    """The pipeline of a feed into MySQL: implements hold.sink.Pipeline. `loads`: whether the feed begins with the rows
+    of its tables (`snapshot = "now"`)."""
 
     filter: FeedFilter
     errors: ErrorRules

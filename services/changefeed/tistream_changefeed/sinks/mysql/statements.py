@@ -38,7 +38,7 @@ class Statement:
 
 
 def statements(nets: Sequence[TableNet], dialect: Dialect, *, safe: bool) -> Iterator[Statement]:
-    """The statements of one transaction: the deletes of all tables, then their puts."""
+    """The statements of one transaction: the deletes of all tables, then their puts. `safe`: puts are REPLACE."""
     for one in nets:
         yield from _deletes(one, dialect)
     for one in nets:

@@ -34,7 +34,8 @@ Ts = TypeVar("Ts", int, Int64s)
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How the names of data files are formed. `suffix` is the ending of the names, such as `.csv`. `index_digits` is
-    the least number of digits of a file's number. `by_window`: each window has a directory."""
+    the least number of digits of a file's number. `partition_separator`: each partition of a table has a directory.
+    `by_window`: each window has a directory."""
 
     suffix: str
     date_separator: DateSeparator = "day"

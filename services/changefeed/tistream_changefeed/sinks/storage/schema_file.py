@@ -106,7 +106,7 @@ def schema_files(
 ) -> tuple[SchemaFile, ...]:
     """The schema files of a DDL; none for the rollback of a DDL. `changes` are the tables that it changed. The file of
     one table has the statement, and those of other tables have none, so that readers execute it once: of the table that
-    the DDL names, or of the one with partitions if a partition is exchanged."""
+    the DDL names, or of the one with partitions if a partition is exchanged. `column_ids`: as in `definition`."""
     action = action_number(event.action)
     if action is None or not event.database:
         return ()

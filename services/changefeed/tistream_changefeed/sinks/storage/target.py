@@ -12,7 +12,8 @@ from tistream_changefeed.sinks.storage.schema_file import Definition, definition
 
 @dataclass(frozen=True, slots=True)
 class StorageTarget:
-    """The files of a feed. `url` is their root, without options and secrets."""
+    """The files of a feed. `url` is their root, without options and secrets. `column_ids`: schema files have the ids of
+    columns (`output-column-id`)."""
 
     url: str
     format: FileFormat

@@ -22,8 +22,8 @@ class BaseUnit:
     keys belong to the table table_id. `segments` and `runs` are objects with the rows of one part of the task's version
     index: the runs hold every version up to indexed_ts, the segments every version above it. `basis` are objects with
     the rows of earlier backfills. `flushed_ts` is the task's: changes in (base_ts, flushed_ts] are compared with the
-    chunk. If `old_values` is false, a change without an old value proves nothing. `epoch` and `nonce` are in the object
-    keys of the output.
+    chunk, as `exact` and `old_values` say (base_rows.rows_that_count). `epoch` and `nonce` are in the
+    object keys of the output.
     """
 
     tenant: TenantKey

@@ -94,7 +94,8 @@ class BothRunner(ReleaseRunner, restore_attempt.Runner, Protocol):
 @dataclass(frozen=True, slots=True)
 class ProcessEnvironment:
     """The parts that a process uses besides an object store and a clock: runners of jobs, HTTP clients, and the end of
-    the process. A simulation passes substitutes."""
+    the process. A simulation passes substitutes. `open_log` opens the bucket of a source, by its URL. `new_instance`
+    makes a random id of this start of the process."""
 
     runner: BothRunner
     chunk_writer: ChunkWriter

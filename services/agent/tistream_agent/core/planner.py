@@ -43,7 +43,8 @@ class _Batch:
 
 @dataclass(slots=True)
 class Planner:
-    """Finds, for each piece of a territory without a subscription, its region and store, and registers it."""
+    """Finds, for each piece of a territory without a subscription, its region and store, and registers it. `paces`: by
+    store."""
 
     territory: Territory
     subscriptions: Subscriptions

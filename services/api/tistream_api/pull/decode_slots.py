@@ -130,7 +130,7 @@ class DecodeSlots:
 
 @dataclass(slots=True)
 class SlotEncoder:
-    """An encoder that holds a decode slot while it makes a piece of output."""
+    """An encoder that holds a decode slot while it makes a piece of output. `alive`: as in DecodeSlots.each."""
 
     inner: Encoder
     working: DecodeSlots

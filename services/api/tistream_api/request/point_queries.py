@@ -130,7 +130,8 @@ class DiffQuery(_Query):
 
 @dataclass(frozen=True, slots=True)
 class RowsRequest:
-    """The parsed parameters of ListRows. Exactly one of `ts` and `cursor` is set."""
+    """The parsed parameters of ListRows. Exactly one of `ts` and `cursor` is set. Keys are objects with the values of
+    the key's columns."""
 
     ts: When | None
     cursor: str | None

@@ -19,7 +19,7 @@ from tistream_api.undo.changed_rows import ChangedRows, Place
 @dataclass(frozen=True, slots=True)
 class UndoAnswer:
     """What the answer is made from, as of `ts`: the changes, the tables that still exist, by id, and the present state
-    of the changed rows."""
+    of the changed rows (`standing`)."""
 
     ts: int
     changed: ChangedRows

@@ -46,7 +46,7 @@ class DurableState:
 @dataclass(slots=True)
 class Receivers:
     """The positions of a tenant's tasks, in each chain of each store. No file is sent to a task whose positions are not
-    known yet."""
+    known yet. `received`: by task and store. `flushed`: flushed_ts, by task. `durable`: by task."""
 
     received: dict[int, dict[int, tuple[ChainPosition, ...]]] = field(default_factory=dict)
     flushed: dict[int, int] = field(default_factory=dict)

@@ -83,7 +83,8 @@ class RestoreRetry(Exception):
 class RestoreAttempt:
     """One attempt at a restore. `report` sends progress, and raises ClaimEnded once another process has claimed the
     restore, or it was cancelled. `metered` is called with the number of rows that were read from the tenant; rows that
-    a later attempt reads again count again."""
+    a later attempt reads again count again. `progressed` is called after chunks were
+    written."""
 
     work: RestoreWork
     objects: ObjectStore
@@ -103,7 +104,7 @@ class RestoreAttempt:
         return TenantKey(self.work.cluster_id, self.work.tenant_id)
 
     def attempt(self) -> None:
-        """Write all chunks that are missing, compare the target, and report the end. Raises ClaimEnded, Refused,
+        """Write all chunks that are missing, compare the target, and report the end. Raises ClaimEnded, RestoreRefused,
         RestoreRetry; their texts contain no part of the address of a server."""
         try:
             self._attempt()

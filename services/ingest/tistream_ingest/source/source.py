@@ -83,7 +83,8 @@ class LogFacts:
 @dataclass(slots=True)
 class SourceRunner:
     """Runs the steps of one source. Several processes may do so at once: conditional puts decide which of them writes
-    the record of each release. Not thread-safe."""
+    the record of each release. Not thread-safe. `announce` is called with the (tenant, store id, ts) of each new change
+    file."""
 
     identity: SourceIdentity
     bucket: Bucket

@@ -155,7 +155,7 @@ def _work(feed: Feed, shard: HeldShard, secrets: dict[str, str]) -> FeedWork:
 
 
 def info_of(feed: Feed, shard: HeldShard) -> ChangefeedInfo:
-    """A changefeed as users see it."""
+    """A changefeed as users see it. `shard`: its shard, or several as one."""
     report = None if shard.report is None else FeedReport.model_validate_json(shard.report)
     info = ChangefeedInfo(
         changefeed_id=feed.feed_id,

@@ -25,7 +25,7 @@ class Rewrite:
 class Rewritten:
     """The result of a Rewrite. After a success, `output` holds the rows of the segments `inputs`, at least two. After a
     failure, `failed` is the reason, and `inputs` names the segments to skip from now on; it is empty if a retry may
-    succeed."""
+    succeed. `traffic`: requests to the object store, by kind."""
 
     task_id: int
     inputs: tuple[str, ...] = ()

@@ -29,8 +29,8 @@ class DamagedFile:
 
 @dataclass(slots=True)
 class DamagedFiles:
-    """The unreadable files of a task: at most one for each chain of a store. Later files of the chain wait; files of a
-    new chain do not."""
+    """The unreadable files of a task: at most one for each chain of a store, by (store_id, chain_ts). Later files of
+    the chain wait; files of a new chain do not."""
 
     by_chain: dict[tuple[int, int], DamagedFile] = field(default_factory=dict)
 

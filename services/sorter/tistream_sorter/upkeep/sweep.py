@@ -16,8 +16,8 @@ AGAIN_MS = 1_000  # pause after a part was considered and not scanned
 
 @dataclass(slots=True)
 class Sweeps:
-    """Remembers when each part was last examined, or first seen. The times are only in memory: after a restart every
-    part waits until it is due again."""
+    """Remembers when each part, identified by its key, was last examined, or first seen. The times are only in memory:
+    after a restart every part waits until it is due again."""
 
     seen_ms: dict[str, int] = field(default_factory=dict)
 

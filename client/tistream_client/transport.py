@@ -134,7 +134,7 @@ class Transport:
                     yield step
 
     def ask(self, asking: Asking[T]) -> T:
-        """The result of a call."""
+        """Execute a call, and return its result."""
         reply: Answer | Lost | None = None
         while True:
             try:
@@ -193,7 +193,7 @@ class AsyncTransport:
                     yield step
 
     async def ask(self, asking: Asking[T]) -> T:
-        """The result of a call."""
+        """Execute a call, and return its result."""
         reply: Answer | Lost | None = None
         while True:
             try:

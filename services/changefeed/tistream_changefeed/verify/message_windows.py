@@ -65,7 +65,8 @@ def _shard_windows(found: Sequence[tuple[SentWindow, SentMessage]], tenant: Tena
 
 @dataclass(slots=True)
 class MessageWindows:
-    """Compares the messages of one feed with `windows`, those of each of its shards."""
+    """Compares the messages of one feed with the windows that its shards have recorded. `windows`: those of each
+    shard."""
 
     windows: list[ShardWindows]
     _found: list[FoundParts] = field(init=False)

@@ -97,12 +97,14 @@ class VerifiedWindow(Wire):
 
 class FeedVerification(Wire):
     """The result of a comparison. `equal`: each event is in the sink exactly once, as it was written. `differences`:
-    the first ones, by commit_ts. `repaired`: the number of events that were written to the repair topic. `of` `tables`:
-    the rows of tables in a database were compared, as of `to_ts` (`from_ts` for some shards); an event is a row, and so
-    is a message. `of` `files`: a message is an event in a file. `of` `lake`: tables of changes in Iceberg were
-    compared in the range, and tables themselves as they are, of which a row is an event and a message. `windows`: the
+    the first ones, by commit_ts. `repaired`: the number of events that were written to the repair topic. `windows`: the
     number of windows of the range that were compared by the fingerprints that are stored with the feed's progress.
-    `window_differences`: the first windows that differ."""
+    `window_differences`: the first windows that differ.
+
+    `of` says what was compared, and so what `events` and `messages` count. `topics`: the messages of topics. `files`:
+    the events in files. `tables`: the rows of tables in a database, as of `to_ts` (`from_ts` for some shards). `lake`:
+    in Iceberg, the changes of the range in tables of changes, and the rows of the other tables as they are now.
+    """
 
     changefeed_id: str
     from_ts: str

@@ -80,8 +80,9 @@ def put_lines(
     """Write one line for each place that is not negative, and nothing for the others.
 
     A line is the text of its operation in `heads`, then the commit_ts in `stamps` if there are any, then the text of
-    its flag in `flag_texts` if there are any, then the values of the row at its place. `quote` is the character around
-    texts; 0 means that texts have no quotes.
+    its flag in `flag_texts` if there are any, then the values of the row at its place. `cells` are the CellForms of the
+    columns; the next six arrays are those of ColumnViews. `quote` is the character around texts; 0 means that texts
+    have no quotes.
     """
     at = i64(0)
     out_offsets[0] = 0

@@ -84,8 +84,8 @@ def with_pointers(table: pa.Table, pointer: Int64s) -> pa.Table:
 
 
 def read_pointed(objects: ObjectStore, rows: pa.Table, book: PointedFiles, bytes_max: int) -> Iterator[pa.Table]:
-    """Read the values to which `rows` (contracts.POINTED_WIDE) point. Yields READY_WIDE tables in the order of the
-    change files. Each read returns at most about `bytes_max` bytes.
+    """Read the values to which `rows` (contracts.POINTED_WIDE) point, in the change files of `book`. Yields READY_WIDE
+    tables in the order of the change files. Each read returns at most about `bytes_max` bytes.
 
     Raises:
         CorruptObject: a change file is missing or damaged, or a pointer leads to a row with another key or start_ts.

@@ -226,7 +226,7 @@ class Mailbox:
             self._in_turn = False
 
     def order(self) -> FittingOrder | None:
-        """The owner's current order to split or merge the task, parsed; None if there is none, or it does not fit."""
+        """The owner's current order to split or merge the task, parsed; None without one, or if it does not fit."""
         with self._lock:
             return self._order
 

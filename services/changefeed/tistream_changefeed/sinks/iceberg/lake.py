@@ -176,8 +176,7 @@ class Lake:
                 raise retry("sink", self.named(after), "another worker has created it", CONFLICT) from error
 
     def told(self, table: Table) -> list[Told]:
-        """Sequence numbers and summaries of the snapshots of the main branch, newest first, back to the oldest one that
-        has not expired."""
+        """What the snapshots of the main branch say, newest first, back to the oldest one that has not expired."""
         found: list[Told] = []
         snapshot = table.metadata.current_snapshot()
         while snapshot is not None:

@@ -72,7 +72,7 @@ class ManifestLog:
     def recover(self) -> TaskView:
         """Read the task's manifests: the floor, its checkpoint, and every manifest after it. An earlier claim of this
         object ends: `commit` needs a new `claim`. Raises InvariantBroken if the manifests are those of another span,
-        and the errors of TaskManifests.follow."""
+        and the errors of TaskObjects.follow."""
         self._epoch = None
         self._log.forget_doubt()
         self._view = self._task.follow()

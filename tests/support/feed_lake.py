@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 from pyiceberg import types as it
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from support import golden
@@ -139,10 +139,14 @@ class LakeRun:
             reader=StoreReader(self.world.objects),
         )
 
+    def catalog(self, **properties: str) -> Catalog:
+        """The catalog, as a reader opens it."""
+        place = {"type": "sql", "uri": self.catalog_uri, "warehouse": self.warehouse}
+        return load_catalog("lake", **{**place, **properties})
+
     def table(self, name: str, **properties: str) -> Table:
         """An Iceberg table, as a reader opens it."""
-        place = {"type": "sql", "uri": self.catalog_uri, "warehouse": self.warehouse}
-        return load_catalog("lake", **{**place, **properties}).load_table(name)
+        return self.catalog(**properties).load_table(name)
 
 
 def rows_of(table: Table, snapshot_id: int | None = None) -> Counter[Row]:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from support.feed_lake import LakeRun, run_to_end
 from support.feed_run import CLOCK, StillView
-from support.pull_world import World, golden_world
+from support.pull_world import World, committed, golden_world
 from support.waiting import PATIENCE_S
 from tistream.errors import InvalidRequest, Unavailable
 from tistream.pool.versions.reader import StoreReader
+from tistream.read.cursor import Scope
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.sinks.iceberg.lake_files import write_file
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour
-from tistream_changefeed.verify.lake import row_hashes
+from tistream_changefeed.verify import lake
+from tistream_changefeed.verify.lake import ROWS_MAX, row_hashes
 from tistream_changefeed.verify.verification import Verifications
 
 RULES = ["shop.orders", "shop.swap*", "types.everything"]
@@ -60,7 +65,11 @@ def named(found: FeedVerification) -> list[tuple[str, str, dict[str, Any]]]:
     return [(one.what, one.topic, one.key) for one in found.differences]
 
 
-def test_tables_that_a_feed_has_written_are_equal(whole: LakeRun) -> None:
+@pytest.mark.parametrize("rows_max", [ROWS_MAX, 10])
+def test_tables_that_a_feed_has_written_are_equal(
+    whole: LakeRun, rows_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake, "ROWS_MAX", rows_max)
     found = verified(whole)
     assert found.equal, found.differences[:3]
     names = {f"{one.database}.{one.table}": (one.events, one.messages) for one in found.tables}
@@ -74,7 +83,7 @@ def test_tables_that_a_feed_has_written_are_equal(whole: LakeRun) -> None:
     assert (part.equal, part.of) == (True, "lake")
 
 
-def test_events_from_before_ddls_are_found_and_those_of_tables_that_are_gone_are_refused(
+def test_events_from_before_ddls_are_found_and_those_of_tables_that_are_gone_in_iceberg_are_left_out(
     world: World, tmp_path: Path
 ) -> None:
     run = LakeRun(world, tmp_path, "changelog", ["shop.busy", "shop.gone"])
@@ -84,8 +93,44 @@ def test_events_from_before_ddls_are_found_and_those_of_tables_that_are_gone_are
     assert found.equal, found.differences[:3]
     ((events, messages),) = ((one.events, one.messages) for one in found.tables)
     assert events == messages > 0
-    with pytest.raises(InvalidRequest, match=r"table shop\.gone was dropped or renamed after commit_ts \d+"):
+    gone = verified(run, table="shop.gone")
+    assert (gone.equal, gone.left_out) == (True, [])
+    names = [one.table for one in gone.tables if one.events == one.messages > 0]
+    assert len(names) == len(gone.tables) > 1, "tables of this name were dropped one after the other"
+    for name in names:
+        run.catalog().drop_table(f"shop.{name}")
+    reason = r"was dropped at commit_ts \d+, and in Iceberg too"
+    with pytest.raises(InvalidRequest, match=rf"table shop\.gone {reason}"):
         verified(run, table="shop.gone")
+    rest = verified(run, to_ts=last)
+    assert rest.equal, rest.differences[:3]
+    assert [one.table for one in rest.tables] == ["busy__changes"]
+    ((table, told),) = ((one.table, one.reason) for one in rest.left_out)
+    assert table == "gone"
+    assert re.fullmatch(reason, told)
+
+
+def test_a_table_that_the_feed_includes_later_is_compared_from_then_on(world: World, tmp_path: Path) -> None:
+    stamps, _ = committed("everything")
+    of = {version.name: version for version in world.source.tables_at(world.end_ts, Scope(world.tenant))}
+    ids = of["types", "everything"].table.physical_ids
+    mine = stamps.filter(pl.col("table_id").is_in(ids))["commit_ts"].sort()
+    middle = mine[len(mine) // 2]
+    first = LakeRun(replace(world, end_ts=middle), tmp_path, "upsert", ["shop.orders"])
+    run_to_end(first.holder())
+    run = LakeRun(world, tmp_path, "upsert", ["shop.orders", "types.everything"])
+    run_to_end([run.holder() for _ in range(2)][1])
+    found = verified(run)
+    assert found.equal, found.differences[:3]
+    counts = {one.table: one.events for one in found.tables}
+    assert 0 < counts["everything"] < run_rows(world, tmp_path / "whole")
+
+
+def run_rows(world: World, root: Path) -> int:
+    root.mkdir()
+    run = LakeRun(world, root, "upsert", ["types.everything"])
+    run_to_end(run.holder())
+    return run.table("types.everything").scan().to_arrow().num_rows
 
 
 @pytest.mark.parametrize("snapshot", ["", "&snapshot=now"])
@@ -103,7 +148,12 @@ def test_rows_from_before_the_feed_are_wanted_only_if_it_has_begun_with_them(
     assert (rows == every) is bool(snapshot)
 
 
-def test_rows_that_another_program_has_changed_are_named(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows_max", [ROWS_MAX, 10])
+def test_rows_that_another_program_has_changed_are_named(
+    world: World, tmp_path: Path, rows_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rows_max`: how many hashes are in memory; there are more rows than 10."""
+    monkeypatch.setattr(lake, "ROWS_MAX", rows_max)
     run = LakeRun(world, tmp_path, "both", ["shop.orders"])
     run_to_end(run.holder())
     table, changes = run.table("shop.orders"), run.table("shop.orders__changes")
@@ -120,7 +170,7 @@ def test_rows_that_another_program_has_changed_are_named(world: World, tmp_path:
         again.append_data_file(write_file(changes, changes.schema(), part, "again", hour))
         again.commit()
     found = verified(run)
-    assert not found.equal
+    assert (found.equal, found.left_out) == (False, [])
     assert sorted(named(found)) == sorted(
         [
             ("missing", "shop.orders", {"id": str(lost)}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tistream.wire.bulk.feed_verify import Difference, FeedVerification, VerifiedTable, VerifiedWindow
+from tistream.wire.bulk.feed_verify import Difference, FeedVerification, LeftOut, VerifiedTable, VerifiedWindow
 from tistream_cli.changefeed.verify import VerifyRange, lines_of
 
 TABLE = VerifiedTable(database="shop", table="orders", events=9, messages=8, missing=1, unexpected=0, repeated=0)
@@ -44,11 +44,15 @@ def test_rows_and_windows_of_files_that_differ_are_printed() -> None:
 
 def test_rows_of_iceberg_that_differ_are_printed() -> None:
     row = LOST.model_copy(update={"topic": "shop.orders"})
-    of_lake = FOUND.model_copy(update={"of": "lake", "differences": [row], "windows": 0, "window_differences": []})
+    gone = LeftOut(database="shop", table="gone", reason="was dropped at commit_ts 12, and in Iceberg too")
+    of_lake = FOUND.model_copy(
+        update={"of": "lake", "differences": [row], "windows": 0, "window_differences": [], "left_out": [gone]}
+    )
     assert lines_of(of_lake.model_dump(), RANGE) == [
         "above 10, up to 20:",
         "  shop.orders: 9 rows, 8 in Iceberg, 1 missing",
         '  missing: shop.orders {"id": "7"}, commit_ts 15, shop.orders',
+        "  left out: shop.gone was dropped at commit_ts 12, and in Iceberg too",
         "  different",
     ]
 

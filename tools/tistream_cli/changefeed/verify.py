@@ -69,6 +69,7 @@ def lines_of(found: dict[str, Any], wanted: VerifyRange) -> list[str]:
         f"{one['to_ts']}: {one['events']} events were written, {one['messages']} are {there}"
         for one in found.get("window_differences", ())
     ]
+    lines += [f"  left out: {one['database']}.{one['table']} {one['reason']}" for one in found.get("left_out", ())]
     if found.get("windows"):
         lines.append(f"  {found['windows']} windows compared with the fingerprints of what was written")
     if wanted.repair_topic is not None:

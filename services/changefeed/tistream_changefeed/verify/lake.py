@@ -1,6 +1,7 @@
 """Compares the Iceberg tables of a feed with the tenant's rows: tables of changes event by event in a range of
 commit_ts, and the tables themselves as they are. The rows are made again, and both sides are compared by hashes of
-them. The feed may run meanwhile: each table is read as it was when the comparison began."""
+them. The feed may run meanwhile: each table is read as it was when the comparison began. Tables of any size are
+compared in bounded memory (row_buckets.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from tistream.clock import Clock
 from tistream.decode.kernels.arrow_buffers import one_array
 from tistream.decode.rows import decode_rows
-from tistream.errors import InvalidRequest, LimitReached, Unavailable
+from tistream.errors import InvalidRequest, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.ts import Window
 from tistream.pool.versions.merge import key_array
@@ -30,25 +31,28 @@ from tistream.read.cursor import Place, Position, Scope
 from tistream.read.scan import Budget
 from tistream.restore.fingerprint import Hashes
 from tistream.schema.visible import Name, TableVersion, fold
-from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, FeedVerification, VerifyFeed
+from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, FeedVerification, LeftOut, VerifyFeed
 from tistream_changefeed.core.failure import failed
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.hold.loading import check_complete
 from tistream_changefeed.hold.pool import Pool
+from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.handle_key import handle_columns
 from tistream_changefeed.rows.row_batch import RowBatch
-from tistream_changefeed.sinks.iceberg import marks as texts
 from tistream_changefeed.sinks.iceberg.kept.lake_table import LakeTable
 from tistream_changefeed.sinks.iceberg.kept.own_table import stored
 from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_feed import LakeFeed
-from tistream_changefeed.sinks.iceberg.lake_rows import arrow_schema, change_rows, table_rows
-from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, LakeSchema, Shape, evolved, parsed, with_first_ids
+from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
+from tistream_changefeed.sinks.iceberg.lake_rows import change_rows, table_rows
+from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, LakeSchema, evolved, with_first_ids
 from tistream_changefeed.sinks.iceberg.target import Identifier, own_table
-from tistream_changefeed.verify.compared_rows import ComparedRows, RowDifferences, counted, indexes_of
+from tistream_changefeed.verify.compared_rows import RowDifferences, counted, indexes_of
+from tistream_changefeed.verify.iceberg.lake_there import LakeThere, since_of
+from tistream_changefeed.verify.iceberg.table_fates import TableFates
+from tistream_changefeed.verify.row_buckets import RowBuckets
 
-EVENTS_MAX = 2_000_000  # of one comparison, on both sides together
-_FIELDS = "tistream.fields"
+ROWS_MAX = 2_000_000  # of which the hashes are kept, on both sides together
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,26 @@ class _Piece:
         return int(self.rows["_commit_ts"][at].as_py()) if self.ts is None else self.ts
 
 
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """A table of changes. `keys`: the names of the columns of its key. `table`: None if the feed has created none."""
+
+    name: Name
+    keys: tuple[str, ...]
+    table: LakeTable | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A table itself, which shows the rows as of `ts`; of a feed that has not begun with all rows, those that have
+    changed after `after_ts`. `table`: None if the feed has created none."""
+
+    version: TableVersion
+    table: LakeTable | None
+    after_ts: int
+    ts: int
+
+
 @dataclass(slots=True)
 class LakeComparison:
     """Compares the tables of one feed. `reader` reads the pool. `deadline_ms`: when the comparison is given up, in
@@ -82,38 +106,47 @@ class LakeComparison:
     reader: Reader
     clock: Clock
     deadline_ms: int
-    _tables: dict[Identifier, LakeTable | None] = field(default_factory=dict)
-    _now: dict[int, TableVersion] = field(default_factory=dict)  # by table id, as of the end of the range
+    _there: LakeThere = field(init=False)
+    _left_out: dict[Name, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._there = LakeThere(self.lake, self.tenant, self._check_time)
 
     def result(self) -> FeedVerification:
-        """Compare. Raises InvalidRequest, LimitReached, Unavailable, FeedFailed, Gone."""
+        """Compare. Raises InvalidRequest, Unavailable, FeedFailed, Gone."""
         shapes, filters = self.feed.target.shapes, self.feed.config.filter
         if "table" in shapes and (filters.event_filters or filters.ignore_txn_start_ts):
             raise InvalidRequest("the feed leaves out events by event filters, so its tables differ from the pool")
         progress = self._progress()
-        self._now = {one.head.id: one for one in self._versions(self.ask.to_ts)}
+        self._wait_for(progress.at.low_ts)
+        fates = self._fates(progress.at.low_ts) if "changes" in shapes else None
         mirrored = list(self._mirrored(progress)) if "table" in shapes else []
-        found: dict[Name, ComparedRows] = {}
-        count = 0
-        for piece in self._pieces(mirrored):
-            of = found.setdefault(piece.name, ComparedRows())
-            (of.found if piece.there else of.wanted).append(row_hashes(piece.rows))
-            count += piece.rows.num_rows
-            if count > EVENTS_MAX:
-                raise LimitReached("the tables have too many rows: compare a shorter range, or one table")
-        if self.ask.table is not None and not found:
-            raise InvalidRequest(f"the feed sends no table {self.ask.table}", {"parameter": "table"})
-        results = {name: one.result() for name, one in sorted(found.items())}
-        equal = all(one.equal for one in results.values())
-        stamps = [ts for _, _, ts in mirrored] if "changes" not in shapes else []
+        compared = RowBuckets(ROWS_MAX)
+        self._compare(compared, fates, mirrored)
+        if compared.undecided:
+            compared.begin_again()
+            self._compare(compared, fates, mirrored)
+        results = compared.results()
+        if self.ask.table is not None and not results:
+            found = next((f"{'.'.join(name)} {reason}" for name, reason in self._left_out.items()), None)
+            reason = f"table {found}" if found else f"the feed sends no table {self.ask.table}"
+            raise InvalidRequest(reason, {"parameter": "table"})
+        differ = {name: one for name, one in results.items() if not one.equal}
+        if compared.partial:
+            self._left_out |= dict.fromkeys(differ, "has more differences than are counted here")
+        stamps = [one.ts for one in mirrored] if fates is None else []
         return FeedVerification(
             changefeed_id=self.ask.changefeed_id,
             from_ts=str(min(stamps, default=self.ask.from_ts)),
             to_ts=str(max(stamps, default=self.ask.to_ts)),
-            equal=equal,
+            equal=not differ,
             tables=[counted(name, one) for name, one in results.items()],
-            differences=[] if equal else self._named(results, mirrored),
+            differences=self._named(differ, fates, mirrored) if differ else [],
             of="lake",
+            left_out=[
+                LeftOut(database=name[0], table=name[1], reason=reason)
+                for name, reason in sorted(self._left_out.items())
+            ],
         )
 
     def _progress(self) -> Progress:
@@ -126,40 +159,77 @@ class LakeComparison:
             raise Unavailable("the rows with which the feed begins are not loaded yet")
         return there.progress
 
-    def _pieces(self, mirrored: Sequence[tuple[TableVersion, LakeTable | None, int]]) -> Iterator[_Piece]:
-        if "changes" in self.feed.target.shapes:
-            yield from self._changes()
-        for version, table, ts in mirrored:
-            yield from self._rows(version, table, ts)
+    def _wait_for(self, ts: int) -> None:
+        """Wait until the pool was read up to `ts`."""
+        left_ms = self.deadline_ms - self.clock.monotonic_ms()
+        if self.view.resolved_ts() < ts and not self.view.wait_above(ts - 1, max(1, left_ms)):
+            raise Unavailable(f"this worker has not read the pool up to {ts} yet")
+
+    def _compare(self, compared: RowBuckets, fates: TableFates | None, mirrored: Sequence[_Shown]) -> None:
+        for piece in self._pieces(fates, mirrored):
+            compared.add(piece.name, row_hashes(piece.rows), there=piece.there)
+
+    def _pieces(self, fates: TableFates | None, mirrored: Sequence[_Shown]) -> Iterator[_Piece]:
+        if fates is not None:
+            yield from self._changes(fates)
+        for shown in mirrored:
+            yield from self._rows(shown)
 
     # ---- tables of changes
 
-    def _changes(self) -> Iterator[_Piece]:
-        """The events of the range, as they must be and as they are."""
-        keys: dict[Identifier, tuple[Name, tuple[str, ...]]] = {}
-        for version in self._now.values():
-            if self.feed.pipeline.includes(version):
-                keys[self._identifier(version, "changes")] = (self._shown(version, "changes"), _keys(version))
-        names = {one.name for one in self._now.values()}
-        for batch in self._events():
-            if batch.version.head.id not in self._now and batch.version.name not in names:
-                raise InvalidRequest(
-                    f"table {'.'.join(batch.version.name)} was dropped or renamed after commit_ts "
-                    f"{batch.commit_ts.max()}: compare a range after that, or another table"
-                )
-            identifier = self._identifier(batch.version, "changes")
-            name, of = keys.setdefault(identifier, (self._shown(batch.version, "changes"), _keys(batch.version)))
-            table = self._table(identifier, "changes")
-            lake = evolved(EMPTY, "changes", batch.version) if table is None else with_first_ids(table.schema)
-            yield _Piece(name, ".".join(identifier), change_rows([batch], lake), of, there=False)
-        inside = f"_commit_ts > {self.ask.from_ts} and _commit_ts <= {self.ask.to_ts}"
-        for identifier, (name, of) in keys.items():
-            table = self._table(identifier, "changes")
-            for rows in () if table is None else self._scanned(table, inside):
-                events = rows.filter(pc.not_equal(rows["_op"], "truncate"))
-                yield _Piece(name, ".".join(identifier), events, of, there=True)
+    def _fates(self, ts: int) -> TableFates:
+        """What has become, as of `ts`, of the tables that were there when the range began."""
+        source, pipeline = self.view.source, self.feed.pipeline
 
-    def _events(self) -> Iterator[RowBatch]:
+        def changes() -> Iterator[tuple[int, TableChange]]:
+            for event in source.ddl_events(Scope(self.tenant), Window(self.ask.from_ts, ts)).events:
+                for mark in pipeline.ddl(event, source.table, lambda _: 1):
+                    if isinstance(mark, TableDdl):
+                        yield from ((event.commit_ts, one) for one in mark.changes)
+
+        return TableFates(self._included(ts), changes())
+
+    def _changes(self, fates: TableFates) -> Iterator[_Piece]:
+        """The events of the range, as they must be and as they are."""
+        compared: dict[Identifier, _Changes] = {}
+        for version in filter(lambda one: self._asked_for(one.name), fates.now):
+            identifier = self.feed.target.identifier(version.name, "changes")
+            name = (version.name[0], identifier[-1])
+            compared[identifier] = _Changes(name, _keys(version), self._there.table(identifier))
+        for batch in self._events(fates):
+            found = self._changes_of(batch.version, fates)
+            if found is None:
+                continue
+            identifier, table = found
+            if identifier not in compared or compared[identifier].table is None:
+                name = (batch.version.name[0], identifier[-1])
+                compared[identifier] = _Changes(name, _keys(batch.version), table)
+            one = compared[identifier]
+            lake = evolved(EMPTY, "changes", batch.version) if table is None else with_first_ids(table.schema)
+            yield _Piece(one.name, ".".join(identifier), change_rows([batch], lake), one.keys, there=False)
+        inside = f"_commit_ts > {self.ask.from_ts} and _commit_ts <= {self.ask.to_ts}"
+        for identifier, one in compared.items():
+            for rows in () if one.table is None else self._there.rows(one.table, inside):
+                events = rows.filter(pc.not_equal(rows["_op"], "truncate"))
+                yield _Piece(one.name, ".".join(identifier), events, one.keys, there=True)
+
+    def _changes_of(self, version: TableVersion, fates: TableFates) -> tuple[Identifier, LakeTable | None] | None:
+        """The table of changes in Iceberg that has the events of a version of a table, and its name. None if they are
+        left out of the comparison, because their table is gone."""
+        fate = fates.of(version.head.id)
+        if fate is None:
+            self._left_out[version.name] = "was dropped or renamed by a DDL that the feed leaves out"
+            return None
+        identifier = self.feed.target.identifier(fate.name, "changes")
+        if fate.dropped_ts is None:
+            return identifier, self._there.table(identifier)
+        table = self._there.dropped(identifier, fate.dropped_ts)
+        if table is None:
+            self._left_out[version.name] = f"was dropped at commit_ts {fate.dropped_ts}, and in Iceberg too"
+            return None
+        return table.identifier, table
+
+    def _events(self, fates: TableFates) -> Iterator[RowBatch]:
         pipeline, high = self.feed.pipeline, self.ask.to_ts
         scope = ChosenScope(self.tenant, choice=pipeline.tables)
         for batch in pipeline.scan(self.view.source, scope, Position(self.ask.from_ts), high, self.budget).batches():
@@ -168,52 +238,54 @@ class LakeComparison:
                 raise InvalidRequest(f"a row at commit_ts {batch.barrier.commit_ts} cannot be decoded")
             rows = batch.events.chosen(np.flatnonzero(batch.events.place != int(Place.DDL)))
             if len(rows):
-                window = pipeline.rows(rows, lambda _: 1).messages.window
-                yield from (one for one in window.rows if self._asked_for(one.version))
+                for one in pipeline.rows(rows, lambda _: 1).messages.window.rows:
+                    fate = fates.of(one.version.head.id)
+                    if self._asked_for(one.version.name if fate is None else fate.name):
+                        yield one
 
     # ---- the tables themselves
 
-    def _mirrored(self, progress: Progress) -> Iterator[tuple[TableVersion, LakeTable | None, int]]:
-        """The tables themselves, each with the ts whose rows it shows: that of the progress, or a later one if the feed
-        has committed to the table since."""
+    def _mirrored(self, progress: Progress) -> Iterator[_Shown]:
+        """The tables themselves. The ts of each is that of the progress, or a later one if the feed has committed to
+        the table since."""
+        begun_ts = 0 if self.feed.pipeline.loads else self.ask.start_ts
+        changed_ts = 0 if progress.applied is None else progress.applied.after_ts
         for version in self._versions(progress.at.low_ts):
-            table = self._table(self._identifier(version, "table"), "table")
+            table = self._there.table(self.feed.target.identifier(version.name, "table"))
             ts = max(progress.at.low_ts, 0 if table is None or table.marks is None else table.marks.at.low_ts)
-            left_ms = self.deadline_ms - self.clock.monotonic_ms()
-            if self.view.resolved_ts() < ts and not self.view.wait_above(ts - 1, max(1, left_ms)):
-                raise Unavailable(f"this worker has not read the pool up to {ts} yet")
+            self._wait_for(ts)
             self.view.check_served(ts)
             then = {one.head.id: one for one in self._versions(ts)}.get(version.head.id)
             if then is None or then.name != version.name:
                 raise Unavailable(f"table {'.'.join(version.name)} was renamed or dropped meanwhile: compare again")
             if self.feed.pipeline.loads:
                 check_complete(self.view, [then], ts)
-            yield then, table, ts
+            yield _Shown(then, table, max(begun_ts, changed_ts if table is None else since_of(table)), ts)
 
-    def _rows(self, version: TableVersion, table: LakeTable | None, ts: int) -> Iterator[_Piece]:
+    def _rows(self, shown: _Shown) -> Iterator[_Piece]:
         """The rows of a table, as they must be and as they are."""
-        identifier = self._identifier(version, "table")
-        where, name, keys = ".".join(identifier), self._shown(version, "table"), _keys(version)
+        version, table, ts = shown.version, shown.table, shown.ts
+        identifier = self.feed.target.identifier(version.name, "table")
+        where, name, keys = ".".join(identifier), (version.name[0], identifier[-1]), _keys(version)
         lake = evolved(EMPTY, "table", version) if table is None else table.schema
         there = {one.field_id for one in lake.schema.fields}
         for column in version.table.visible_columns:
             if lake.fields.get(column.id) not in there:
                 raise InvalidRequest(f"{where} has no column {column.name}: another program has dropped it")
-        for rows in self._wanted(version, ts, lake):
+        for rows in self._wanted(shown, lake):
             yield _Piece(name, where, rows, keys, there=False, ts=ts)
-        for rows in () if table is None or table.marks is None else self._scanned(table):
+        for rows in () if table is None or table.marks is None else self._there.rows(table):
             yield _Piece(name, where, rows, keys, there=True, ts=ts)
 
-    def _wanted(self, version: TableVersion, ts: int, lake: LakeSchema) -> Iterator[pa.Table]:
-        """The rows of a table at `ts` in the pool; of a feed that has not begun with all rows, those that have changed
-        since. Rows whose key Iceberg cannot have are dead letters."""
-        view, ranges = self.view, [records_of(one) for one in sorted(version.head.physical_ids)]
+    def _wanted(self, shown: _Shown, lake: LakeSchema) -> Iterator[pa.Table]:
+        """The rows of a table in the pool. Rows whose key Iceberg cannot have are dead letters."""
+        version, ts, view = shown.version, shown.ts, self.view
+        ranges = [records_of(one) for one in sorted(version.head.physical_ids)]
         reads = PoolReads(self.reader, view.shards, partial(_replan, view, ts))
-        after_ts = 0 if self.feed.pipeline.loads else self.ask.start_ts
         columns = version.table.visible_columns
         for found in reads.scan(Window(0, ts), ranges):
             self._check_time("the pool was not read in time")
-            chosen = found.filter(pc.greater(found["commit_ts"], after_ts))
+            chosen = found.filter(pc.greater(found["commit_ts"], shown.after_ts))
             raw = key_array(chosen)
             decoded = decode_rows(version.table, columns, raw, one_array(chosen.column("value")))
             if decoded.errors:
@@ -226,52 +298,24 @@ class LakeComparison:
                 rows = rows.filter(pc.is_valid(rows[key]))
             yield rows
 
-    # ---- tables
+    def _included(self, ts: int) -> list[TableVersion]:
+        return list(filter(self.feed.pipeline.includes, self.view.source.tables_at(ts, Scope(self.tenant))))
 
     def _versions(self, ts: int) -> list[TableVersion]:
-        found = self.view.source.tables_at(ts, Scope(self.tenant))
-        return [one for one in found if self.feed.pipeline.includes(one) and self._asked_for(one)]
-
-    def _identifier(self, version: TableVersion, shape: Shape) -> Identifier:
-        """The name of a table in Iceberg at the end of the range: a rename of the table has renamed it."""
-        return self.feed.target.identifier(self._now.get(version.head.id, version).name, shape)
-
-    def _shown(self, version: TableVersion, shape: Shape) -> Name:
-        return version.name[0], self._identifier(version, shape)[-1]
-
-    def _table(self, identifier: Identifier, shape: Shape) -> LakeTable | None:
-        """A table as it was when it was first asked for."""
-        if identifier not in self._tables:
-            self._check_time("the catalog did not answer in time")
-            table, where = self.lake.load(identifier), self.lake.named(identifier)
-            found = None
-            if table is not None:
-                newest = texts.newest(self.lake.told(table), table.properties, self.tenant, where)
-                schema = parsed(table.schema(), table.properties.get(_FIELDS, "{}"))
-                found = LakeTable(identifier, shape, table, 0, schema, None if newest is None else newest.marks)
-            self._tables[identifier] = found
-        return self._tables[identifier]
-
-    def _scanned(self, table: LakeTable, row_filter: str = "true") -> Iterator[pa.Table]:
-        kind = arrow_schema(table.schema.schema)
-        with self.lake.asking(self.lake.named(table.identifier)):
-            for rows in table.table.scan(row_filter).to_arrow_batch_reader():
-                self._check_time(f"table {'.'.join(table.identifier)} was not read in time")
-                yield pa.Table.from_batches([rows]).cast(kind)
+        return [one for one in self._included(ts) if self._asked_for(one.name)]
 
     # ---- differences
 
     def _named(
-        self,
-        results: Mapping[Name, RowDifferences],
-        mirrored: Sequence[tuple[TableVersion, LakeTable | None, int]],
+        self, results: Mapping[Name, RowDifferences], fates: TableFates | None, mirrored: Sequence[_Shown]
     ) -> list[Difference]:
         """Read both sides again, and return the first DIFFERENCES_MAX rows that differ, by commit_ts."""
         missing = {name: dict(one.missing) for name, one in results.items()}
         more = {name: {**one.unexpected, **one.repeated} for name, one in results.items()}
         found = (
             self._difference(piece, at, results[piece.name], hashes)
-            for piece in self._pieces(mirrored)
+            for piece in self._pieces(fates, mirrored)
+            if piece.name in results
             for hashes in (row_hashes(piece.rows),)
             for at in indexes_of(hashes, (more if piece.there else missing)[piece.name])
         )
@@ -291,8 +335,8 @@ class LakeComparison:
             key={key: value.hex() if isinstance(value, bytes) else str(value) for key, value in shown.items()},
         )
 
-    def _asked_for(self, version: TableVersion) -> bool:
-        return self.ask.table is None or fold(".".join(version.name)) == fold(self.ask.table)
+    def _asked_for(self, name: Name) -> bool:
+        return self.ask.table is None or fold(".".join(name)) == fold(self.ask.table)
 
     def _check_time(self, reason: str) -> None:
         if self.clock.monotonic_ms() > self.deadline_ms:

@@ -95,11 +95,19 @@ class VerifiedWindow(Wire):
     messages: int
 
 
+class LeftOut(Wire):
+    """A table of which some rows were not compared, and why."""
+
+    database: str
+    table: str
+    reason: str
+
+
 class FeedVerification(Wire):
     """The result of a comparison. `equal`: each event is in the sink exactly once, as it was written. `differences`:
     the first ones, by commit_ts. `repaired`: the number of events that were written to the repair topic. `windows`: the
     number of windows of the range that were compared by the fingerprints that are stored with the feed's progress.
-    `window_differences`: the first windows that differ.
+    `window_differences`: the first windows that differ. `left_out`: what was not compared.
 
     `of` says what was compared, and so what `events` and `messages` count. `topics`: the messages of topics. `files`:
     the events in files. `tables`: the rows of tables in a database, as of `to_ts` (`from_ts` for some shards). `lake`:
@@ -116,3 +124,4 @@ class FeedVerification(Wire):
     of: Literal["topics", "tables", "files", "lake"] = "topics"
     windows: int = 0
     window_differences: list[VerifiedWindow] = Field(default_factory=list)
+    left_out: list[LeftOut] = Field(default_factory=list)

@@ -39,6 +39,7 @@ from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.core.sync_points import SyncPoints
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
+from tistream_changefeed.sinks.mysql.ddl_runner import LOCK_WAIT_S
 from tistream_changefeed.sinks.mysql.mysql_feed import mysql_feed
 from tistream_changefeed.sinks.mysql.mysql_sink import MySqlSink
 from tistream_changefeed.sinks.mysql.target import MySqlServer, server_of
@@ -83,6 +84,7 @@ class MySqlFeedRun:
     start_ts: int | None = None  # None: the world's beginning
     shards: int = 1
     sync_ms: int | None = None  # how often a sync point is marked
+    lock_wait_s: int = LOCK_WAIT_S
 
     def __post_init__(self) -> None:
         self._epochs = itertools.count(1)
@@ -102,7 +104,7 @@ class MySqlFeedRun:
         return Holder(
             Shard(order, Random(1)),
             lambda: view,
-            lambda: MySqlSink(target, order, CLOCK, random_id(), self.slot_rows),
+            lambda: MySqlSink(target, order, CLOCK, random_id(), self.slot_rows, self.lock_wait_s),
             pipeline,
             CLOCK,
             self.budget,

@@ -641,6 +641,31 @@ def test_a_ddl_names_the_session_that_it_waits_for_and_is_executed_once_that_has
         assert len(server.run("SHOW INDEX FROM shop.a")) == 2
 
 
+def test_a_feed_whose_ddl_waits_for_a_session_says_so_and_goes_on_by_itself(server: MariaDb) -> None:
+    world = golden_world("everything")
+    events = world.source.ddl_events(Scope(world.tenant), Window(world.snapshot_ts, world.end_ts)).events
+    first = next(one for one in events if one.table == "ddl1" and one.action == "add column")
+    run = MySqlFeedRun(
+        world, server, document(["shop.ddl1"]), "?snapshot=now", start_ts=first.commit_ts - 1, lock_wait_s=1
+    )
+    holder = run.holder()
+    with closing(server.connect()) as user, user.cursor() as cursor:
+        while holder.shard.acked is None or holder.shard.acked.load is not None:
+            holder.step()
+        cursor.execute("SELECT * FROM shop.ddl1")
+        while holder.report().phase == "running":
+            holder.step()
+        report = holder.report()
+        (held,) = report.held_by
+        assert (report.phase, held.stage, held.object) == ("retrying", "ddl", "shop.ddl1")
+        assert f"DDL job {first.job_id}" in held.reason
+        assert f": {user.thread_id()} (root@localhost" in held.reason
+    with working(holder):
+        pass
+    assert holder.shard.phase == "finished"
+    assert differing(world, server, ["shop.ddl1"], 0) == []
+
+
 def test_a_server_that_knows_who_holds_a_lock_of_a_table_tells_it(tmp_path: Path) -> None:
     names = ("--performance-schema", "--performance-schema-instrument=wait/lock/metadata/sql/mdl=ON")
     with mariadb_running(tmp_path / "named", names) as server:

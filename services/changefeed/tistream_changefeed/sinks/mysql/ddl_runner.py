@@ -5,7 +5,7 @@ before it. After a crash the definitions show whether it was executed. The row o
 that a holder that was replaced cannot execute a DDL late.
 
 A DDL waits for transactions that use its table, and statements that come after it wait behind it. So it waits for
-LOCK_WAIT_S seconds at most, and is tried again later. TiDB has no such limit.
+some seconds at most (LOCK_WAIT_S), and is tried again later. TiDB has no such limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tistream_changefeed.sinks.mysql.stored_progress import feed_key
 from tistream_changefeed.sinks.mysql.target import DDLS, IDLE_S, MySqlServer
 from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
-LOCK_WAIT_S = 30  # for sessions that use the table
+LOCK_WAIT_S = 30
 ALIVE_S = 10.0  # between two signs of life of the connection that has the lock, while a DDL runs
 DATABASE_EXISTS = 1007
 LOCK_WAIT = 1205
@@ -41,7 +41,8 @@ _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 @dataclass(frozen=True, slots=True)
 class DdlRunner:
     """Executes DDLs on the connection of `other`, while a transaction of `slot`, the first slot, keeps newer holders
-    out. `begun` is the cursor that this transaction stores in the slot's row."""
+    out. `begun` is the cursor that this transaction stores in the slot's row. `lock_wait_s`: how many seconds a DDL
+    waits for sessions that use its table."""
 
     server: MySqlServer
     order: Order
@@ -50,7 +51,7 @@ class DdlRunner:
     executor: Executor
     dialect: Dialect
     begun: str
-    lock_wait_s: int = LOCK_WAIT_S
+    lock_wait_s: int
 
     def run(self, mark: DdlMark) -> None:
         """Execute the statements of a DDL, except those that were executed before a crash. Raises FeedFailed, and

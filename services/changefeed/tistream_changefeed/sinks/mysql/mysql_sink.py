@@ -30,7 +30,7 @@ from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.sinks.left_out import LetterMark
 from tistream_changefeed.sinks.mysql import new_tables, stored_progress
 from tistream_changefeed.sinks.mysql.connection import Slot, WriteAgain
-from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
+from tistream_changefeed.sinks.mysql.ddl_runner import LOCK_WAIT_S, DdlRunner
 from tistream_changefeed.sinks.mysql.payload import DdlMark, NetWindow
 from tistream_changefeed.sinks.mysql.slots import FIRST, divided
 from tistream_changefeed.sinks.mysql.statements import statements
@@ -45,10 +45,19 @@ TRIES = 8  # of a transaction that the server rolls back because of a deadlock
 
 class MySqlSink:
     """One holder's connections to a server: implements hold.sink.Sink. `write` also raises TablesRefused. `name` is
-    unique among all sinks."""
+    unique among all sinks. `lock_wait_s`: how many seconds a DDL waits for sessions that use its table."""
 
-    def __init__(self, server: MySqlServer, order: Order, clock: Clock, name: str, slot_rows: int = SLOT_ROWS) -> None:
+    def __init__(
+        self,
+        server: MySqlServer,
+        order: Order,
+        clock: Clock,
+        name: str,
+        slot_rows: int = SLOT_ROWS,
+        lock_wait_s: int = LOCK_WAIT_S,
+    ) -> None:
         self._server, self._order, self._name, self._slot_rows = server, order, name, slot_rows
+        self._lock_wait_s = lock_wait_s
         self._feed = stored_progress.feed_key(order)
         self._slots = [Slot(server, self._feed, number, order.fence, name, clock) for number in range(server.slots)]
         self._ddls = Slot(server, self._feed, DDL_SLOT, order.fence, name, clock)
@@ -137,6 +146,7 @@ class MySqlSink:
             self._executor,
             self._dialect,
             self._text(self._high),
+            self._lock_wait_s,
         )
 
     def _create(self, mark: NewTables) -> None:

@@ -24,8 +24,8 @@ class Patience:
     _pause: float = field(default=_FIRST_S, init=False)
 
     def seconds(self, error: Exception, events: int, cursor: str | None) -> float | None:
-        """For how many seconds to wait before the next request; None: give up. `events` and `cursor` are those of the
-        read so far."""
+        """For how many seconds to wait after `error` before the next request; None: give up. `events` is the number of
+        events that the read has received so far, and `cursor` its last cursor."""
         if self.follow:
             return _FOLLOW_S
         if isinstance(error, CliError) and error.status != AGAIN:
@@ -41,8 +41,9 @@ class Patience:
 
 
 def given_up(error: CliError | ApiError, cursor: str | None, after_cursor: int) -> CliError:
-    """The error of a read that does not ask again. `cursor` is the last one that was written; None: none was, or the
-    same command continues. `after_cursor` events were written behind it."""
+    """The error of a read that ends because of `error`, with advice how to continue. `cursor` is the last cursor in the
+    output; None: the output has no cursor, or running the same command again continues. `after_cursor`: the number of
+    events in the output after that cursor."""
     if cursor is None:
         found = failed(error) if isinstance(error, ApiError) else error
         return (

@@ -62,7 +62,8 @@ _WAYS_OUT: dict[type[ApiError], str] = {
 
 
 def failed(error: ApiError, way_out: str | None = None) -> Refused:
-    """The error of a command whose request the API refused: the detail, and the way out; None: that of the error."""
+    """The error of a command whose request the API refused. Its text is the detail of `error`, then `way_out`, which
+    says what to do; None: what usually helps against such an error."""
     text = error.detail if error.code is not None and not isinstance(error, LATER) else f"{error.where}: {error.detail}"
     cause = f" [cause {error.cause_id}]" if error.cause_id and error.status >= 500 else ""
     way_out = _way_out(error) if way_out is None else way_out

@@ -113,8 +113,8 @@ def defaults(command: Any, values: Values) -> dict[str, Any]:
 
 
 def tenant_of(ctx: Any, cluster: str | None, tenant: str | None) -> str | None:
-    """The tenant, unless the context gives it and not the cluster, whose tenants are others. `ctx` is that of a command
-    with an optional `--cluster` and `--tenant`."""
+    """The tenant that a command with an optional `--cluster` and `--tenant` must use. None if only the tenant comes
+    from the context: the cluster that the user named has other tenants. `ctx` is Typer's context of the command."""
     own = cluster is None or ctx.get_parameter_source("cluster").name == _OF_CONTEXT
     return tenant if own or ctx.get_parameter_source("tenant").name != _OF_CONTEXT else None
 

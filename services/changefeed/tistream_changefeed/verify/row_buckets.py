@@ -34,7 +34,7 @@ class RowBuckets:
         self._again = False
 
     def add(self, name: Name, hashes: Hashes, *, there: bool) -> None:
-        """Add rows of a table: those that are there, or that it must have."""
+        """Add the hashes of rows that a table has (`there`), or that it must have."""
         mixed, bucket = _mixed(name, hashes)
         if not self._again:
             self._rows.setdefault(name, [0, 0])[there] += len(hashes)

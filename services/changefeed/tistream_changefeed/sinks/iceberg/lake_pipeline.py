@@ -149,7 +149,7 @@ class LakePipeline:
         return any(one.head.kind == "table" and self.filter.includes(one) for one in versions)
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
-        """Implement Pipeline.resolved: the snapshots say it."""
+        """Implement Pipeline.resolved: none, because each snapshot of a table states the position of the feed."""
         return ()
 
     def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002

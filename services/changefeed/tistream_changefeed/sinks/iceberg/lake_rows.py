@@ -137,7 +137,7 @@ class LostKeys:
 
 
 def lost_keys(batch: RowBatch) -> LostKeys:
-    """Find the events of a batch whose row in the table itself could not be found again."""
+    """Find the events of a batch whose row could not be found again in the mirrored table, because of its key."""
     columns: dict[int, str] = {}
     old, new = np.zeros(len(batch), bool), np.zeros(len(batch), bool)
     for column in filter(has_times, batch.handle):

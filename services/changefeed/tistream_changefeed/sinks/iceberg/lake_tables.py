@@ -59,10 +59,10 @@ class LakeTables:
     def table(
         self, version: TableVersion, shape: Shape, before: TableVersion | None = None, since_ts: int | None = None
     ) -> LakeTable:
-        """The table for the rows of a version, which is created if it does not exist. `before`: the version that a DDL
-        has changed. `since_ts`: that of a table that is created; None: `self.since_ts`. A table of the same name whose
-        table of TiDB was dropped is renamed. Otherwise another id is the new one of the same table: TiDB gives it when
-        partitions are removed, without a DDL of its own."""
+        """The Iceberg table for the rows of a table version; it is created if it does not exist. `before`: the version
+        that a DDL has changed to `version`. `since_ts`: that of a table that is created; None: `self.since_ts`. If the
+        name belongs to the rows of a dropped table of TiDB, that Iceberg table is renamed first. If it has another
+        logical id without a drop, it is the same table: TiDB gives a new id when partitions are removed."""
         identifier = self._target.identifier(version.name, shape)
         found = self._loaded(identifier, shape)
         if found is not None and found.table_id != version.head.id and DROPPED in found.table.properties:
@@ -187,7 +187,7 @@ class LakeTables:
                 self._commit(found, at, loaded=(found.loaded or b"") if loading else None)
 
     def create(self, version: TableVersion, shape: Shape, at: Position) -> None:
-        """Create a table whose rows as of `at` follow, unless it is there."""
+        """Create the Iceberg table for initial rows as of `at`, unless it exists."""
         table = self.table(version, shape, since_ts=0)
         if table.marks is None:
             self._commit(table, at, loaded=b"")

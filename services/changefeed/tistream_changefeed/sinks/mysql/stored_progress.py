@@ -41,8 +41,8 @@ _LOCK_WAIT_S = 3
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a server has of a feed: its progress (None if it has none), the highest position that any slot may have
-    written, and the number of the newest window."""
+    """What a server stores of a feed: its progress (None if it has none), the highest position up to which any slot may
+    have written rows, and the number of the newest window."""
 
     progress: Progress | None
     high: Position | None

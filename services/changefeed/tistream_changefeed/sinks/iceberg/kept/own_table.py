@@ -25,9 +25,12 @@ class Stored:
 
 
 def stored(lake: Lake, own: Table, tenant: TenantKey, identifier: Identifier) -> Stored | None:
-    """What the newest commit to the feed's own table has stored, or None without a commit. It is in the snapshot and in
-    the properties of the table. The snapshot expires or is rolled back; earlier releases leave the properties as they
-    are. So the one with the higher fence counts, and of those the one with the higher position. Raises FeedFailed."""
+    """Read what the newest commit to the feed's own table has stored; None without a commit. Raises FeedFailed.
+
+    It is stored twice, because neither place is certain: the snapshot may have expired or been rolled back, and earlier
+    releases do not write the properties of the table. The text with the higher fence counts, and of those with the same
+    fence the one with the higher position.
+    """
     summary = next((one.summary for one in lake.told(own) if PROGRESS in one.summary), {})
     where = lake.named(identifier)
     found = [

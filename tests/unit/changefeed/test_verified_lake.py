@@ -188,6 +188,27 @@ def test_rows_that_another_program_has_changed_are_named(
         verified(run)
 
 
+class FilteredRun(LakeRun):
+    """A feed that leaves out deletes."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        given = super().document["filter"]
+        return {"filter": given | {"event-filters": [{"matcher": ["shop.*"], "ignore-event": ["delete"]}]}}
+
+
+def test_of_a_feed_that_leaves_out_events_the_changes_are_compared(world: World, tmp_path: Path) -> None:
+    run = FilteredRun(world, tmp_path, "both", ["shop.orders"])
+    run_to_end(run.holder())
+    found = verified(run)
+    assert found.equal, found.differences[:3]
+    assert [(one.table, one.events) for one in found.tables] == [("orders__changes", found.tables[0].messages)]
+    assert [(one.table, one.reason[:17]) for one in found.left_out] == [("orders", "has event filters")]
+    run.mode = "upsert"
+    with pytest.raises(InvalidRequest, match="leaves out events by event filters"):
+        verified(run)
+
+
 def test_what_cannot_be_compared_is_refused(whole: LakeRun, world: World, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="no topic to repair"):
         verified(whole, repair_topic="again")

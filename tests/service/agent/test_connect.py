@@ -188,6 +188,19 @@ def test_a_territory_whose_chain_is_damaged_is_disconnected_and_another_takes_it
     assert position.promises == (Promise(lost, ts + 1),)
 
 
+# Attack: the chain of a disconnected territory is damaged, and its id is the next free one
+def test_an_id_whose_chain_is_damaged_is_left_out(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv, regions_max=1)
+    ts = world.connector.connect()
+    found = dict(world.connector.divide({}, ts))
+    world.objects.put(layout.change_file(TENANT, 2, ts + 2), b"damaged")
+    World(tikv, territory=2, objects=world.objects).connector.disconnect()
+    lost, last = found.pop(2), max(found)
+    assert world.connector.divide(found, world.connector.connect()) == [(last + 1, lost)]
+    assert "tistream-7-connected-2" not in tikv.holds
+
+
 # Attack: all territories of a tenant are disconnected, and it is connected again when its cluster has other regions
 def test_keys_that_are_divided_anew_go_on_in_chains_that_had_others(
     serve: Callable[[EmulatedTikv], EmulatedTikv],

@@ -187,13 +187,8 @@ class Connector:
         While a division replaces territories, the platform has neither the old nor the new ones."""
         found: dict[int, tuple[KeySpan, ...]] = {}
         for number in (one.store_id for one in self._ids.by_divisions()):
-            if number in taken:
-                continue
-            try:
-                end = self._end(number)
-            except CorruptObject:
-                continue  # no agent continues it, so its keys need another territory
-            if end.position is not None and not end.sealed:
+            end = None if number in taken else self._sound_end(number)
+            if end is not None and end.position is not None and not end.sealed:
                 spans = [promise.span for promise in end.position.promises]
                 found[number] = merge_spans(spans, len(spans))
         return found
@@ -202,8 +197,9 @@ class Connector:
         """Yield `number` ids for new territories, each with the end of its chain. They are the lowest ones, from the
         connection's id on, that no territory has, that no territory had which was divided, and that no division has
         reserved."""
-        free = ((one, self._end(one)) for one in count(self._connection.territory) if one not in taken)
-        return islice((one for one in free if not one[1].children and self._refusal(*one) is None), number)
+        free = ((one, self._sound_end(one)) for one in count(self._connection.territory) if one not in taken)
+        sound = ((one, end) for one, end in free if end is not None and not end.children)
+        return islice((one for one in sound if self._refusal(*one) is None), number)
 
     def _refusal(self, number: int, end: chain.ChainEnd) -> str | None:
         """Reserve an id by name. Returns the reason why its chain may not be begun, or opened for other keys; None if
@@ -218,6 +214,14 @@ class Connector:
 
     def _end(self, territory: int) -> chain.ChainEnd:
         return end_of_chain(self._objects, self._connection.tenant, territory, None)
+
+    def _sound_end(self, territory: int) -> chain.ChainEnd | None:
+        """The end of a chain; None if its newest file is damaged: no agent continues it, so its keys need another
+        territory."""
+        try:
+            return self._end(territory)
+        except CorruptObject:
+            return None
 
     def _check_undivided(self, end: chain.ChainEnd) -> None:
         if end.children:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +17,7 @@ from tistream.model.tenant_kind import TenantKind
 from tistream_agent.replay.command import replay
 
 if TYPE_CHECKING:
-    from tistream.model.ids import TenantKey
     from tistream_agent.connecting.connect import Connector
-    from tistream_agent.connecting.platform import TenantTerritories
 
 agent_app = typer.Typer(no_args_is_help=True, help="The agent: reads the changes of an unmodified TiDB from TiKV.")
 
@@ -117,16 +115,23 @@ def connect(
     assign: Annotated[
         bool, typer.Option("--assign", help="Give the keys to the platform's agents, in place of one of their own.")
     ] = False,
+    in_place_of: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="With --assign: id of a territory with a damaged chain, whose keys new ones take."),
+    ] = None,
     start: Annotated[bool, typer.Option("--start", help="Then run the agent in the foreground.")] = False,
     manifest: Annotated[str | None, typer.Option(help="Print instead of the command: compose or kubernetes.")] = None,
 ) -> None:
     """Check a TiDB cluster, store its schema, register it as a tenant, and print how to run its agent."""
     from tistream.model.ids import TenantKey
+    from tistream_agent.connecting.assigning import assign as assign_keys
     from tistream_agent.connecting.manifests import command_line, compose_service, kubernetes_manifest
     from tistream_agent.connecting.platform import PlatformApi, TenantTerritories
 
     if manifest not in (None, "compose", "kubernetes"):
         raise typer.BadParameter(f"--manifest {manifest} is not known: give compose or kubernetes")
+    if in_place_of and not assign:
+        raise typer.BadParameter("--in-place-of goes with --assign")
     with _one_line():
         connector = _connector(pd, objects, cluster, tenant, url, territory, keyspace, kind, (ca, cert, key))
         cluster_id = connector.check()
@@ -135,8 +140,14 @@ def connect(
         of, api = TenantKey.parse(cluster, tenant), PlatformApi(url, _api_token())
         territories = TenantTerritories(api, of, pd, cluster_id, kind, keyspace)
         if assign:
-            territories.spans()  # a command for another cluster or keyspace changes nothing
-            _assign(connector, connector.connect(), territories)
+            its = (pd, objects, cluster, tenant, "")
+            assign_keys(
+                connector,
+                territories,
+                in_place_of or [],
+                lambda number: _connector(*its, number, keyspace, kind, (ca, cert, key)).disconnect(),
+            )
+            typer.echo("the platform's agents take them over: `tistream agent list` shows which")
             return
         connector.connect()
         connector.undivided()
@@ -280,16 +291,6 @@ def agent_divide(
         ).divide(sorted(set(territory)), into)
 
 
-def _assign(connector: Connector, begins_ts: int, territories: TenantTerritories) -> None:
-    """Give the keys that no territory of the tenant has to the platform's agents, in as many territories as their
-    regions need."""
-    from tistream_agent.core.chain import Child
-
-    for number, span in connector.divide(territories.spans(), begins_ts):
-        territories.add(Child(number, span))
-    typer.echo("the platform's agents take them over: `tistream agent list` shows which")
-
-
 class _Failed(Exception):
     """The command has failed: it prints one line on stderr, and ends with exit status 1."""
 
@@ -330,42 +331,18 @@ def _connector(
     from tistream_agent.upstream.pd import PdClient
     from tistream_agent.upstream.stores import Channels, TlsFiles
 
-    channels = Channels(TlsFiles(*tls))
+    channels, api = Channels(TlsFiles(*tls)), PlatformApi(url, _api_token())
     return Connector(
         Connection(TenantKey.parse(cluster, tenant), territory, keyspace, kind),
         PdClient([address.strip() for address in pd.split(",") if address.strip()], channels),
         channels,
         open_objects(objects),
-        _registering(url, kind),
-        PlatformApi(url, _api_token()).reached_ts,
+        lambda new: api.register(new, kind),
+        api.reached_ts,
         sleep,
         lambda check: typer.echo(table([check]), err=True),
         random_id(),
     )
-
-
-def _registering(url: str, kind: TenantKind) -> Callable[[TenantKey], None]:
-    from urllib.parse import quote
-
-    from pydantic import BaseModel
-
-    from tistream.wire.clients.client import HttpClient
-    from tistream.wire.meta import TenantInfo
-
-    class NewTenant(BaseModel):  # CreateTenant would send the other members as null, which changes an existing tenant
-        tenant_id: str
-        kind: TenantKind
-
-    def register_tenant(tenant: TenantKey) -> None:
-        body = NewTenant(tenant_id=tenant.tenant_id, kind=kind)
-        http = HttpClient(headers=_api_token())
-        try:
-            path = f"{url.rstrip('/')}/v1/clusters/{quote(tenant.cluster_id, safe='')}/tenants"
-            http.send("POST", path, body, TenantInfo, attempts=3)
-        finally:
-            http.close()
-
-    return register_tenant
 
 
 def _api_token() -> dict[str, str]:

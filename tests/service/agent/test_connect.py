@@ -25,6 +25,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream.wire.bulk.territories import TERRITORIES_MAX
 from tistream_agent.command import register
+from tistream_agent.connecting.assigning import assign
 from tistream_agent.connecting.checks import CannotConnect, Check
 from tistream_agent.connecting.connect import Connection, Connector
 from tistream_agent.connecting.divider import Divider
@@ -497,6 +498,32 @@ def test_a_division_is_finished_after_a_store_of_its_territories_was_retired(
     assert sorted(listed.there) == [4, 5, 6, 7]
     assert _held(tikv) == dict.fromkeys([4, 5, 6, 7], ts - 1)
     assert not list(world.objects.list_after(layout.change_file_prefix(TENANT, 3)))
+
+
+# Attack: the chain of one of several territories is damaged, and garbage collection is only held back for it there
+def test_a_new_territory_takes_the_keys_of_one_with_a_damaged_chain_before_its_hold_ends(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world = World(tikv, regions_max=1)
+    ts = world.connector.connect()
+    listed, seen = Listed(dict(world.connector.divide({}, ts))), list[set[int]]()
+    lost, others = listed.there[1], set(listed.there) - {1}
+
+    def disconnect(number: int) -> None:
+        seen.append(set(_held(tikv)))
+        World(tikv, territory=number, objects=world.objects).connector.disconnect()
+
+    other = World(tikv, territory=99, objects=world.objects)
+    with pytest.raises(InvalidRequest, match="the chain of territory 1 is not damaged: `tistream agent divide"):
+        assign(other.connector, listed, [1], disconnect)
+    assert 99 not in _held(tikv)
+    world.objects.put(layout.change_file(TENANT, 1, ts + 2), b"damaged")
+    for _ in range(2):  # the second run changes nothing
+        assign(other.connector, listed, [1], disconnect)
+        assert listed.there[99] == lost
+        assert set(listed.there) == {99, *others} == set(_held(tikv))
+    assert seen[0] == {1, 99, *others}
 
 
 # Attack: a tenant with as many territories as it may have is divided further

@@ -187,7 +187,7 @@ class Connector:
         While a division replaces territories, the platform has neither the old nor the new ones."""
         found: dict[int, tuple[KeySpan, ...]] = {}
         for number in (one.store_id for one in self._ids.by_divisions()):
-            end = None if number in taken else self._sound_end(number)
+            end = None if number in taken else self.sound_end(number)
             if end is not None and end.position is not None and not end.sealed:
                 spans = [promise.span for promise in end.position.promises]
                 found[number] = merge_spans(spans, len(spans))
@@ -197,7 +197,7 @@ class Connector:
         """Yield `number` ids for new territories, each with the end of its chain. They are the lowest ones, from the
         connection's id on, that no territory has, that no territory had which was divided, and that no division has
         reserved."""
-        free = ((one, self._sound_end(one)) for one in count(self._connection.territory) if one not in taken)
+        free = ((one, self.sound_end(one)) for one in count(self._connection.territory) if one not in taken)
         sound = ((one, end) for one, end in free if end is not None and not end.children)
         return islice((one for one in sound if self._refusal(*one) is None), number)
 
@@ -215,7 +215,7 @@ class Connector:
     def _end(self, territory: int) -> chain.ChainEnd:
         return end_of_chain(self._objects, self._connection.tenant, territory, None)
 
-    def _sound_end(self, territory: int) -> chain.ChainEnd | None:
+    def sound_end(self, territory: int) -> chain.ChainEnd | None:
         """The end of a chain; None if its newest file is damaged: no agent continues it, so its keys need another
         territory."""
         try:

@@ -7,17 +7,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from pydantic import BaseModel
+
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
 from tistream.wire.bulk.territories import AddTerritory, TerritoryInfo, TerritoryList
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.meta import Accepted, DrainNode, NodeInfo, NodeList, TenantList
+from tistream.wire.meta import Accepted, DrainNode, NodeInfo, NodeList, TenantInfo, TenantList
 from tistream.wire.sorter import Coverage
 from tistream_agent.core.chain import Child
 
 _ATTEMPTS = 3
+
+
+class _NewTenant(BaseModel):
+    """CreateTenant would send the other members as null, which changes an existing tenant."""
+
+    tenant_id: str
+    kind: TenantKind
 
 
 class PlatformApi:
@@ -29,6 +38,13 @@ class PlatformApi:
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url, self._headers = url.rstrip("/"), dict(headers)
+
+    def register(self, tenant: TenantKey, kind: TenantKind) -> None:
+        """Create the tenant. No error if it exists."""
+        tenants = f"{self._url}/v1/clusters/{quote(tenant.cluster_id, safe='')}/tenants"
+        with self._http() as http:
+            body = _NewTenant(tenant_id=tenant.tenant_id, kind=kind)
+            http.send("POST", tenants, body, TenantInfo, attempts=_ATTEMPTS)
 
     def add_territory(self, tenant: TenantKey, territory: AddTerritory) -> TerritoryInfo:
         """Create a territory, which the platform assigns to an agent."""

@@ -427,17 +427,23 @@ def test_what_a_division_that_died_has_left_is_disconnected_with_the_tenant(
     assert sorted(_held(tikv)) == [1, 2]
 
 
-# Attack: `connect` opens a begun territory again that was disconnected, and its division is run again
+# Attack: `connect` opens a begun territory again that was disconnected; a day later its division is run again
 def test_a_begun_territory_that_was_opened_again_is_held_back(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
     tikv = serve(EmulatedTikv())
-    divided = Divided(tikv, {3})
-    begun = World(tikv, territory=2, objects=divided.objects)
+    world = World(tikv)
+    ts = world.connector.connect()
+    listed = Listed(dict(world.connector.divide({}, ts)))
+    listed.refuses = True
+    with pytest.raises(Unavailable):
+        world.divider(listed).divide([1], 2)
+    begun = World(tikv, territory=2, objects=world.objects)
     begun.connector.disconnect()
     begun.connector.connect()
-    tikv.collect(divided.ts - 1)
-    divided.divider.divide([1], 2)
-    assert sorted(divided.listed.there) == [2, 3]
-    assert _held(tikv) == dict.fromkeys([2, 3], divided.ts - 1)
+    tikv.collect(ts - 1)
+    listed.refuses = False
+    world.divider(listed).divide([1], 2)
+    assert sorted(listed.there) == [2, 3]
+    assert _held(tikv) == dict.fromkeys([2, 3], ts - 1)
 
 
 # Attack: a tenant is connected again under the id of a territory whose division died before it began a chain

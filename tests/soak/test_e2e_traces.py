@@ -101,13 +101,17 @@ def test_a_pull_is_a_trace_of_its_own_whoever_asks(up: Platform, served: GoldenS
     assert collector.trace(OUTSIDE.split("-")[1]) == []
 
 
-def test_what_the_api_asks_of_the_meta_server_is_in_the_same_trace(up: Platform, collector: Collector) -> None:
-    url, causes = f"{up.url}/v1/clusters/7/tenants", (f"asked-by-a-test-{number}" for number in itertools.count())
+def test_what_the_api_asks_of_the_meta_server_is_in_the_same_trace(
+    up: Platform, served: GoldenSet, collector: Collector
+) -> None:
+    url, causes = f"{up.url}/v1/clusters/{served.tenant.cluster_id}/tenants", itertools.count()
 
     def answered() -> str:
         """The cause of a call that was answered, each of which is a trace."""
-        cause = next(causes)
-        return cause if plain_http.get(url, headers={"tistream-cause": cause}).status_code == 200 else ""
+        cause = f"asked-by-a-test-{next(causes)}"
+        status = plain_http.get(url, headers={"tistream-cause": cause}).status_code
+        assert status in (200, 503)
+        return cause if status == 200 else ""
 
     cause = awaited(answered)
 

@@ -116,7 +116,8 @@ class Tenant:
         body = {"tenant_id": self.set.tenant.tenant_id, "kms_key_id": self.key}
         self.consumer = self.up.consumer(self.set.tenant)
         answer = self.consumer.client.post(f"{self.up.url}/v1/clusters/9/tenants", json=body)
-        assert (answer.status_code, answer.json()["kms_key_id"]) == (201, self.key), answer.text
+        assert answer.status_code in (200, 201), answer.text  # 200: it was taken and answered 503, and asked again
+        assert answer.json()["kms_key_id"] == self.key
 
     def push(self, until: float) -> None:
         """Up to this part of its files."""

@@ -64,6 +64,7 @@ LONGEST = (
     "tests/service/service/test_traces.py",
     "tests/e2e/test_e2e_changefeed.py",
     "tests/service/meta/test_moves.py",
+    "tests/service/changefeed/test_mysql_sink.py",
     "tests/e2e/test_e2e_console.py",
     GUARDED,
     ACCESS,

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from support import golden
 from support.certificates import Authority
 from support.emulated import EmulatedTikv
+from support.waiting import PATIENCE_S
 from tistream.errors import InvalidRequest, TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
@@ -61,7 +62,7 @@ class World:
         self.objects: ObjectStore = MemoryObjectStore() if objects is None else objects
         self.tikv = tikv
         self.checks, self.registered = list[Check](), list[TenantKey]()
-        self.pd = PdClient([tikv.address], Channels(tls))
+        self.pd = PdClient([tikv.address], Channels(tls), deadline_s=PATIENCE_S)
         self._refusal = refusal
         self.reached: int | None = None  # what the platform says of the tenant
         self.connector = Connector(

@@ -14,7 +14,7 @@ from support.effort import cases, seeds
 from support.emulated import EmulatedTikv
 from support.turns import Died, StoreInTurns, Turns
 from support.waiting import PATIENCE_S
-from tistream.errors import InvalidRequest
+from tistream.errors import InvalidRequest, TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
@@ -181,6 +181,9 @@ def test_two_divisions_of_the_same_territories_at_once_become_one_and_the_other_
     by_key = sorted(world.platform.there, key=lambda number: world.platform.there[number].start)
     parents = sorted(by_key[:2])
     outcomes = world.turns.run((world.divide(parents, 1), None), (world.divide(parents, 3), None))
+    for outcome in outcomes:
+        if not isinstance(outcome, tuple | TiStreamError):
+            raise outcome  # a violation, seen within a division
     both = [outcome if isinstance(outcome, tuple) else world.divide(parents, 1)() for outcome in outcomes]
     assert both[0] == both[1]
     world.check()

@@ -220,6 +220,9 @@ def test_the_work_for_skips_grows_with_their_number_and_not_with_its_square() ->
         for ts, raw in zip(batch.commit_ts, batch.raw, strict=True)
     ]
     counted = replace(batch, commit_ts=batch.commit_ts.view(Counted))
+    Counted.compared = 0
+    assert (counted.commit_ts > 0).all()
+    assert Counted.compared >= len(batch)  # it counts
     assert [place for place, _ in SkippedEvents(named, "d", 1_000).rows(counted)] == at.tolist()
     assert len(batch) > 50
     assert Counted.compared < 20 * len(batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from tistream_client.cli.documents import facts, show
 from tistream_client.cli.errors import CliError, failed
 from tistream_client.cli.output import colored
 from tistream_client.cli.points.reads import key_text
-from tistream_client.cli.points.show import row_diff, show_events, show_rows
+from tistream_client.cli.points.show import WIDTH_ROWS, row_diff, show_events, show_rows
 from tistream_client.cli.pull.tail import line_of
 from tistream_client.core.errors import api_error
 from tistream_client.core.steps import Answer
@@ -87,6 +88,25 @@ def test_names_control_no_terminal(
     assert shown.count("a\\u001b]0;b\\u0007") >= 3
     assert "\x1b]" not in shown
     assert "\x07" not in shown
+
+
+# Attack: the API server refuses every page after the first one, whose rows do not fill a table
+@pytest.mark.parametrize("number", [37, WIDTH_ROWS, WIDTH_ROWS + 37])
+@pytest.mark.parametrize("show_lines", [show_rows, show_events])
+def test_rows_that_have_arrived_are_shown_before_the_error(
+    show_lines: Callable[[Iterable[Line]], None], number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def cut_off() -> Iterator[Line]:
+        for at in range(number):
+            yield row("put", {"id": str(at)}, None)
+        raise CliError("busy; to continue: --cursor c1")
+
+    with pytest.raises(CliError, match="--cursor c1"):
+        show_lines(cut_off())
+    shown = capsys.readouterr().out.splitlines()
+    tables = -(-number // WIDTH_ROWS)
+    assert len([line for line in shown if "change" not in line]) == number
+    assert len(shown) == number + tables
 
 
 def test_colours_are_for_terminals_that_want_them() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 from tistream_client.cli.api_client import json_line
+from tistream_client.cli.errors import CliError
 from tistream_client.cli.output import cell, colored
 from tistream_client.cli.points.reads import Line
 from tistream_client.cli.times import shown_time
@@ -27,9 +28,7 @@ def show_json(lines: Iterable[Line]) -> None:
 def show_rows(lines: Iterable[Line]) -> None:
     """Print rows as a table, with the time of each row's last change. Then print the ts and, if there are more rows,
     the cursor."""
-    rest = iter(lines)
-    while True:
-        some = list(islice(rest, WIDTH_ROWS))
+    for some in _lots(lines):
         rows = [line for line in some if line["type"] == "row"]
         if rows:
             names = list(rows[0]["row"])
@@ -38,7 +37,6 @@ def show_rows(lines: Iterable[Line]) -> None:
         for line in some:
             if line["type"] == "end":
                 _end(line)
-                return
 
 
 def show_history(versions: Iterable[Line]) -> None:
@@ -60,9 +58,7 @@ def show_row_diff(versions: Iterable[Line]) -> None:
 
 def show_events(lines: Iterable[Line]) -> None:
     """Print row events as a table: new rows (+), changed rows (~) and deleted rows (-)."""
-    rest = iter(lines)
-    while True:
-        some = list(islice(rest, WIDTH_ROWS))
+    for some in _lots(lines):
         rows = [line for line in some if line["type"] == "row"]
         if rows:
             print_table(
@@ -75,9 +71,6 @@ def show_events(lines: Iterable[Line]) -> None:
         for line in some:
             if line["type"] == "end":
                 _end(line)
-                return
-        if not some:
-            return
 
 
 def row_diff(versions: Iterable[Line], *, color: bool) -> Iterator[str]:
@@ -117,6 +110,24 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(one) for one in row))
     Console(file=sys.stdout).print(table)
+
+
+def _lots(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Yield the lines in lists of WIDTH_ROWS, of which the last may be shorter. If no more lines arrive, those that
+    have arrived are yielded before the error: its advice is how to continue after them."""
+    some: list[Line] = []
+    try:
+        for line in lines:
+            some.append(line)
+            if len(some) == WIDTH_ROWS:
+                yield some
+                some = []
+    except CliError:
+        if some:
+            yield some
+        raise
+    if some:
+        yield some
 
 
 def _op(version: Line) -> str:

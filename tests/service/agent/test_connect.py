@@ -401,6 +401,44 @@ def test_a_division_that_has_changed_nothing_holds_nothing(serve: Callable[[Emul
     assert list(ReservedIds(divided.objects, TENANT).by_divisions()) == [], "and no division counts its ids"
 
 
+class Interrupted(MemoryObjectStore):
+    """Ctrl-C comes once while a file of territory 1 is put, which is `stored` or not."""
+
+    def __init__(self, *, stored: bool) -> None:
+        super().__init__()
+        self.stored, self.armed = stored, False
+
+    def put_new(self, key: str, body: bytes) -> None:
+        name = layout.parse_change_file(key)
+        if not self.armed or name is None or name[1] != 1:
+            super().put_new(key, body)
+            return
+        self.armed = False
+        if self.stored:
+            super().put_new(key, body)
+        raise KeyboardInterrupt
+
+
+# Attack: Ctrl-C comes when the last file is on its way, so it is unknown whether it names the new territories
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_division_that_is_interrupted_in_its_last_file_holds_what_that_may_name(
+    stored: bool, serve: Callable[[EmulatedTikv], EmulatedTikv]
+) -> None:
+    tikv = serve(EmulatedTikv())
+    objects = Interrupted(stored=stored)
+    world = World(tikv, objects=objects)
+    ts = world.connector.connect()
+    listed = Listed(dict(world.connector.divide({}, ts)))
+    objects.armed = True
+    with pytest.raises(KeyboardInterrupt):
+        world.divider(listed).divide([1], 2)
+    assert _held(tikv) == dict.fromkeys([1, 2, 3], ts - 1)
+    assert {one.store_id for one in ReservedIds(objects, TENANT).by_divisions()} == {2, 3}
+    children = world.divider(listed).divide([1], 2)
+    assert listed.there == {child.store_id: child.span for child in children}
+    assert _held(tikv) == dict.fromkeys(listed.there, ts - 1), "what no file names is released"
+
+
 # Attack: a division dies when one of its two chains is begun; this one is disconnected, and the command is run again
 def test_the_keys_beside_a_begun_territory_that_was_disconnected_are_handed_over(
     serve: Callable[[EmulatedTikv], EmulatedTikv],

@@ -152,6 +152,7 @@ class Divider:
         """End the chains of the parents, and begin those of the children, which are returned."""
         planned: tuple[Child, ...] = ()  # what this call has planned, while no last file names any children
         named = False  # whether a last file may name what was planned, though none was read
+        sealing = False  # whether a last file is being put
         try:
             for _ in range(_ROUNDS):
                 ends = {number: _without(self._end(number), never) for number in parents}
@@ -167,9 +168,12 @@ class Divider:
                 lowest = min(end.position.lowest_ts for end in ends.values() if end.position is not None)
                 self._hold_back([number for number, end in begun.items() if not end.sealed], lowest)
                 for step in steps:
+                    sealing = isinstance(step, SealParent)
                     self._put(step, children)
-                    named = named or isinstance(step, SealParent)
+                    named = named or sealing
+                    sealing = False
         except (TiStreamError, KeyboardInterrupt) as error:
+            named = named or (sealing and isinstance(error, KeyboardInterrupt))  # the store may have the file
             if not named or isinstance(error, CannotConnect | InvalidRequest):
                 self._give_up(planned)
             if not named:

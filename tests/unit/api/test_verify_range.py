@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.model.ts import from_physical_ms
 from tistream.wire.bulk.changefeeds import Applied, ChangefeedInfo
-from tistream.wire.bulk.feed_verify import VerifyChangefeed
+from tistream.wire.bulk.feed_verify import VerifyChangefeed, VerifyFeed
 from tistream_api.feeds.feed_body import VERIFY_MS, range_of
 
 TENANT = TenantKey("7", "acme")
@@ -33,6 +35,17 @@ def test_by_default_the_last_minute_is_compared_but_nothing_before_the_feed() ->
     assert (keys.table, keys.key_from, keys.key_to) == ("shop.orders", "7", "9")
     young = FEED.model_copy(update={"start_ts": str(CHECKPOINT - 5)})
     assert range_of(TENANT, young, VerifyChangefeed()).from_ts == CHECKPOINT - 5
+
+
+# Attack: the API is upgraded before the workers, which reject members that they do not know
+def test_a_comparison_without_keys_is_sent_as_before_there_were_keys() -> None:
+    sent = json.loads(range_of(TENANT, FEED, VerifyChangefeed(table="shop.orders")).model_dump_json())
+    assert sent["table"] == "shop.orders"
+    assert not {"key_from", "key_to"} & sent.keys()
+    keyed = json.loads(range_of(TENANT, FEED, VerifyChangefeed(table="shop.orders", key_from="7")).model_dump_json())
+    assert keyed["key_from"] == "7"
+    assert "key_to" not in keyed
+    assert VerifyFeed.model_validate(keyed).key_from == "7"
 
 
 def test_what_was_sent_under_another_configuration_or_twice_is_not_compared() -> None:

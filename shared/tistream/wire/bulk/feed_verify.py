@@ -15,6 +15,10 @@ KEY_MAX = 3072  # characters of a bound of keys
 DIFFERENCES_MAX = 100  # that an answer names
 
 
+def _is_null(value: str | None) -> bool:
+    return value is None
+
+
 class VerifyChangefeed(StrictRequest):
     """`POST …/changefeeds/{id}/verify`: compare the events with a commit_ts above `from_ts` and at or below `to_ts`.
     The default is the last minute up to the checkpoint. Both are left out for a database, whose tables are compared as
@@ -33,7 +37,7 @@ class VerifyChangefeed(StrictRequest):
 class VerifyFeed(StrictRequest):
     """`POST /v1/changefeeds/verifications` of a worker: compare the events of a feed with `from_ts` < commit_ts <=
     `to_ts`, as VerifyChangefeed requests it. The other members are the feed's settings as the meta server stores
-    them."""
+    them. `key_from` and `key_to` are sent only if they are not null: a worker of an earlier release rejects them."""
 
     cluster_id: str
     tenant_id: str
@@ -46,8 +50,8 @@ class VerifyFeed(StrictRequest):
     to_ts: int
     start_ts: int = 0  # of the feed; 0: not known
     table: str | None = None
-    key_from: str | None = None
-    key_to: str | None = None
+    key_from: str | None = Field(default=None, exclude_if=_is_null)
+    key_to: str | None = Field(default=None, exclude_if=_is_null)
     repair_topic: str | None = None
 
 

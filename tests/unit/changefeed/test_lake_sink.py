@@ -22,6 +22,7 @@ from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Place, Position
 from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.tidb import table as t
 from tistream.schema.visible import TableVersion
 from tistream.wire.bulk.changefeeds import Move
 from tistream_changefeed.core.failure import FeedFailed
@@ -696,6 +697,17 @@ class Steady:
             sides = [None if one is None else {"id": one, "value": self.ts} for one in row]
             key = str(row[0] or row[1]).encode()
             changes.append(Change(*sides, commit_ts=self.ts, start_ts=self.ts - 1, key=key))
+        self.changes(version, changes)
+
+    def values(self, version: TableVersion, *rows: dict[str, Any]) -> None:
+        """A transaction that inserts rows; and its window's end."""
+        self.ts += 1
+        keys = [str(row["id"]).encode() for row in rows]
+        changes = [Change(None, row, self.ts, self.ts - 1, key) for row, key in zip(rows, keys, strict=True)]
+        self.changes(version, changes)
+
+    def changes(self, version: TableVersion, changes: list[Change]) -> None:
+        """A transaction; and its window's end."""
         events = RowEvents(split(EventWindow((feed_tables.batch(version, changes),), ()), never))
         self.send(self.shard.send(events, len(events), (), Position(self.ts)))
         self.life.clock.advance(300)
@@ -805,6 +817,27 @@ def test_a_feed_that_is_moved_back_fails_because_rows_would_be_doubled(tmp_path:
     shard, sink = Shard(order, feed.life.rng), feed.life.sink(order)
     with pytest.raises(FeedFailed, match=f"a checkpoint_ts of at least {feed.ts}"):
         feed.life.write(shard, sink, shard.opened(*sink.open(), sink.where))
+
+
+def test_a_table_that_is_renamed_into_the_rules_has_the_rows_that_come_after(tmp_path: Path) -> None:
+    feed = Steady(tmp_path)
+    feed.rows(OTHER, (None, 1))
+    feed.ddl("rename table", TableChange(feed_tables.version([ID, VALUE], KEY, name="staging"), BEFORE))
+    for name in ("d.t", "d.t__changes"):
+        assert feed.life.catalog.load_table(name).properties["tistream.since_ts"] == str(feed.ts)
+
+
+def test_a_row_that_gets_its_key_back_is_there_once_though_an_earlier_release_has_left_it(tmp_path: Path) -> None:
+    """That release has written nothing for the update to a key that no calendar has."""
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    day = feed_tables.column("id", t.DATE, t.FLAG_NOT_NULL)
+    dated = feed_tables.version([day, VALUE], KEY)
+    feed.values(dated, {"id": "2024-02-28", "value": 1}, {"id": "2024-02-29", "value": 2})
+    feed.values(dated, {"id": "2024-02-29", "value": 3})
+    assert sorted((str(one["id"]), one["value"]) for one in feed.life.rows("d.t")) == [
+        ("2024-02-28", 1),
+        ("2024-02-29", 3),
+    ]
 
 
 def loading(transaction: Transaction, ts: int, key: bytes) -> Transaction:

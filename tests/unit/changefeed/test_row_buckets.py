@@ -68,6 +68,17 @@ def test_more_differences_than_fit_are_named_in_part_and_rows_are_counted() -> N
     assert found[FIRST].equal
 
 
+@pytest.mark.parametrize("lost", ["nothing", "a row", "a row for another"])
+def test_tables_that_differ_are_known_though_their_differences_do_not_fit(lost: str) -> None:
+    many, (wanted, found) = drawn(4, 20_000, 1)[FIRST][0], drawn(5, 1_000, 1)[FIRST]
+    last = found[-1:] if lost == "nothing" else found[:0] if lost == "a row" else found[-1:] ^ np.uint64(1)
+    sides = {FIRST: (many, many[:0]), SECOND: (wanted, np.concatenate([found[:-1], last]))}
+    buckets, results = compared(sides, 50)
+    assert buckets.partial
+    assert results[SECOND].equal, "none of the buckets that are kept has its difference"
+    assert buckets.differing == ({FIRST} if lost == "nothing" else {FIRST, SECOND})
+
+
 def test_rows_of_one_table_are_not_those_of_another() -> None:
     sides = drawn(3, 2_000, 1)
     swapped = {FIRST: (sides[FIRST][0], sides[SECOND][0]), SECOND: (sides[SECOND][0], sides[FIRST][0])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +13,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from support.feed_lake import LakeRun, run_to_end
+from support.feed_lake import Killed, LakeRun, run_to_end
 from support.feed_run import CLOCK, StillView
 from support.pull_world import World, committed, golden_world
 from support.waiting import PATIENCE_S
 from tistream.errors import InvalidRequest, Unavailable
+from tistream.model.ts import Window
 from tistream.pool.versions.reader import StoreReader
 from tistream.read.cursor import Scope
+from tistream.wire.bulk.changefeeds import Applied
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
+from tistream_changefeed.core.progress import Progress, decode, encode
 from tistream_changefeed.hold.secret_keys import SecretKeys
+from tistream_changefeed.sinks.iceberg.kept.own_table import PROGRESS
 from tistream_changefeed.sinks.iceberg.lake_files import write_file
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour
 from tistream_changefeed.verify import lake
-from tistream_changefeed.verify.lake import ROWS_MAX, row_hashes
+from tistream_changefeed.verify.iceberg.lake_there import LakeThere
+from tistream_changefeed.verify.iceberg.row_hashes import row_hashes
+from tistream_changefeed.verify.lake import ROWS_MAX
 from tistream_changefeed.verify.verification import Verifications
 
 RULES = ["shop.orders", "shop.swap*", "types.everything"]
@@ -126,6 +133,23 @@ def test_a_table_that_the_feed_includes_later_is_compared_from_then_on(world: Wo
     assert 0 < counts["everything"] < run_rows(world, tmp_path / "whole")
 
 
+def test_a_table_of_an_earlier_release_is_left_out_if_the_feed_may_include_it_later(
+    world: World, tmp_path: Path
+) -> None:
+    run = LakeRun(world, tmp_path, "upsert", ["shop.orders"])
+    run_to_end(run.holder())
+    with run.table("shop.orders").transaction() as change:
+        change.remove_properties("tistream.since_ts")
+    assert verified(run).equal, "nothing has changed the feed"
+    applied = Applied(revision=1, from_ts=world.snapshot_ts, after_ts=world.snapshot_ts + 1)
+    own = run.table("tistream.7__acme__lake")
+    text = encode(world.tenant, replace(decode(world.tenant, own.properties[PROGRESS].encode(), ""), applied=applied))
+    with own.transaction() as change:
+        change.set_properties({PROGRESS: text.decode()})
+    with pytest.raises(InvalidRequest, match="since when the feed has it is not known"):
+        verified(run, table="shop.orders")
+
+
 def run_rows(world: World, root: Path) -> int:
     root.mkdir()
     run = LakeRun(world, root, "upsert", ["types.everything"])
@@ -186,6 +210,70 @@ def test_rows_that_another_program_has_changed_are_named(
         change.delete_column("customer")
     with pytest.raises(InvalidRequest, match=r"shop\.orders has no column customer"):
         verified(run)
+
+
+def test_a_table_that_lacks_a_row_is_not_equal_though_another_lacks_more_than_are_counted(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake, "ROWS_MAX", 10)
+    run = LakeRun(world, tmp_path, "upsert", ["shop.orders", "shop.swap*"])
+    run_to_end(run.holder())
+    run.table("shop.orders").delete("id >= 0")
+    swapped = run.table("shop.swap1")
+    column = swapped.schema().fields[0].name
+    swapped.delete(f"{column} = {swapped.scan().to_arrow()[column][0].as_py()!r}")
+    found = verified(run)
+    assert (found.equal, {one.table for one in found.left_out}) == (False, {"orders", "swap1"})
+    assert {one.reason for one in found.left_out} == {"has more differences than are counted here"}
+
+
+@pytest.mark.parametrize("mode", ["upsert", "changelog"])
+@pytest.mark.parametrize(("name", "action"), [("gone", "drop table"), ("swap1", "rename tables"), ("orders", "")])
+def test_a_table_that_the_feed_drops_or_renames_during_a_comparison_has_to_be_compared_again(
+    world: World, tmp_path: Path, mode: str, name: str, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The feed reaches its end after the comparison has read the progress. Rows that it commits are no reason."""
+    ddls = world.source.ddl_events(Scope(world.tenant), Window(world.snapshot_ts, world.end_ts)).events
+    stamps = [one.commit_ts for one in ddls if one.action == action and ("shop", name) in one.involved]
+    middle = stamps[-1] - 1 if action else (world.snapshot_ts + world.end_ts) // 2
+    rules = ["shop.swap*" if name == "swap1" else f"shop.{name}"]
+    run_to_end(LakeRun(replace(world, end_ts=middle), tmp_path, mode, rules).holder())
+    run = LakeRun(world, tmp_path, mode, rules)
+    read = LakeThere.progress
+
+    def going_on(there: LakeThere) -> Progress:
+        found = read(there)
+        run_to_end([run.holder() for _ in range(2)][1])
+        return found
+
+    assert verified(run, to_ts=middle).equal
+    monkeypatch.setattr(LakeThere, "progress", going_on)
+    if action:
+        with pytest.raises(Unavailable, match=r"table shop\.\w+ was dropped, renamed or created meanwhile"):
+            verified(run, to_ts=middle)
+    else:
+        assert verified(run, to_ts=middle).equal
+
+
+@pytest.mark.parametrize("mode", ["upsert", "changelog"])
+def test_tables_that_a_worker_was_renaming_when_it_was_killed_are_not_compared(
+    world: World, tmp_path: Path, mode: str
+) -> None:
+    """It has given the tables their new names, and has committed to none of them."""
+    ddls = world.source.ddl_events(Scope(world.tenant), Window(world.snapshot_ts, world.end_ts)).events
+    (swap,) = (one for one in ddls if one.action == "rename tables" and ("shop", "swap1") in one.involved)
+    middle = swap.commit_ts - 1
+    run_to_end(LakeRun(replace(world, end_ts=middle), tmp_path, mode, ["shop.swap*"]).holder())
+    run = LakeRun(world, tmp_path, mode, ["shop.swap*"])
+    run.holder()  # its epoch is that of the worker before
+    name = "shop.swap1" if mode == "upsert" else "shop.swap1__changes"
+    for last in itertools.count(1):
+        with pytest.raises(Killed):
+            run_to_end(run.holder(last))
+        if run.table(name).properties["tistream.source"] == "shop.swap2":
+            break
+    with pytest.raises(Unavailable, match=r"table shop\.swap\w+ was dropped, renamed or created meanwhile"):
+        verified(run, to_ts=middle)
 
 
 class FilteredRun(LakeRun):

@@ -9,10 +9,8 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,8 +37,7 @@ from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.handle_key import handle_columns
 from tistream_changefeed.rows.row_batch import RowBatch
-from tistream_changefeed.sinks.iceberg.kept.lake_table import LakeTable
-from tistream_changefeed.sinks.iceberg.kept.own_table import stored
+from tistream_changefeed.sinks.iceberg.kept.lake_table import LakeTable, shape_of
 from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_feed import LakeFeed
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
@@ -49,6 +46,7 @@ from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, LakeSchema, ev
 from tistream_changefeed.sinks.iceberg.target import Identifier, own_table
 from tistream_changefeed.verify.compared_rows import RowDifferences, counted, indexes_of
 from tistream_changefeed.verify.iceberg.lake_there import LakeThere, since_of
+from tistream_changefeed.verify.iceberg.row_hashes import row_hashes
 from tistream_changefeed.verify.iceberg.table_fates import TableFates
 from tistream_changefeed.verify.row_buckets import RowBuckets
 
@@ -110,7 +108,8 @@ class LakeComparison:
     _left_out: dict[Name, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._there = LakeThere(self.lake, self.tenant, self._check_time)
+        own = own_table(self.tenant, self.ask.changefeed_id)
+        self._there = LakeThere(self.lake, self.tenant, own, self._check_time, self._moved)
 
     def result(self) -> FeedVerification:
         """Compare. Raises InvalidRequest, Unavailable, FeedFailed, Gone."""
@@ -118,7 +117,7 @@ class LakeComparison:
         filtered = "table" in shapes and bool(filters.event_filters or filters.ignore_txn_start_ts)
         if filtered and "changes" not in shapes:
             raise InvalidRequest("the feed leaves out events by event filters, so its tables differ from the pool")
-        progress = self._progress()
+        progress = self._there.progress()
         self._wait_for(progress.at.low_ts)
         fates = self._fates(progress.at.low_ts) if "changes" in shapes else None
         mirrored = list(self._mirrored(progress)) if "table" in shapes and not filtered else []
@@ -136,14 +135,15 @@ class LakeComparison:
             reason = f"table {found}" if found else f"the feed sends no table {self.ask.table}"
             raise InvalidRequest(reason, {"parameter": "table"})
         differ = {name: one for name, one in results.items() if not one.equal}
+        differing = compared.differing.union(differ)
         if compared.partial:
-            self._left_out |= dict.fromkeys(differ, "has more differences than are counted here")
+            self._left_out |= dict.fromkeys(differing, "has more differences than are counted here")
         stamps = [one.ts for one in mirrored] if fates is None else []
         return FeedVerification(
             changefeed_id=self.ask.changefeed_id,
             from_ts=str(min(stamps, default=self.ask.from_ts)),
             to_ts=str(max(stamps, default=self.ask.to_ts)),
-            equal=not differ,
+            equal=not differing,
             tables=[counted(name, one) for name, one in results.items()],
             differences=self._named(differ, fates, mirrored) if differ else [],
             of="lake",
@@ -152,16 +152,6 @@ class LakeComparison:
                 for name, reason in sorted(self._left_out.items())
             ],
         )
-
-    def _progress(self) -> Progress:
-        identifier = own_table(self.tenant, self.ask.changefeed_id)
-        own = self.lake.load(identifier)
-        there = None if own is None else stored(self.lake, own, self.tenant, identifier)
-        if there is None:
-            raise Unavailable("the feed has written nothing yet")
-        if there.progress.load is not None:
-            raise Unavailable("the rows with which the feed begins are not loaded yet")
-        return there.progress
 
     def _wait_for(self, ts: int) -> None:
         """Wait until the pool was read up to `ts`."""
@@ -183,15 +173,26 @@ class LakeComparison:
 
     def _fates(self, ts: int) -> TableFates:
         """What has become, as of `ts`, of the tables that were there when the range began."""
-        source, pipeline = self.view.source, self.feed.pipeline
+        return TableFates(self._included(ts), self._ddls(Window(self.ask.from_ts, ts)))
 
-        def changes() -> Iterator[tuple[int, TableChange]]:
-            for event in source.ddl_events(Scope(self.tenant), Window(self.ask.from_ts, ts)).events:
-                for mark in pipeline.ddl(event, source.table, lambda _: 1):
-                    if isinstance(mark, TableDdl):
-                        yield from ((event.commit_ts, one) for one in mark.changes)
+    def _ddls(self, window: Window) -> Iterator[tuple[int, TableChange]]:
+        """The tables that the DDLs of a window change, each with the commit_ts of its DDL, in order."""
+        source = self.view.source
+        for event in source.ddl_events(Scope(self.tenant), window).events:
+            for mark in self.feed.pipeline.ddl(event, source.table, lambda _: 1):
+                if isinstance(mark, TableDdl):
+                    yield from ((event.commit_ts, one) for one in mark.changes)
 
-        return TableFates(self._included(ts), changes())
+    def _moved(self, identifier: Identifier, window: Window) -> bool:
+        """Whether a DDL of a window drops or renames the table that an Iceberg table has the rows of."""
+        self._wait_for(window.high)
+        name = partial(self.feed.target.identifier, shape=shape_of(identifier))
+        return any(
+            one.before is not None
+            and name(one.before.name) == identifier
+            and (one.after is None or name(one.after.name) != identifier)
+            for _, one in self._ddls(window)
+        )
 
     def _changes(self, fates: TableFates) -> Iterator[_Piece]:
         """The events of the range, as they must be and as they are."""
@@ -199,7 +200,7 @@ class LakeComparison:
         for version in filter(lambda one: self._asked_for(one.name), fates.now):
             identifier = self.feed.target.identifier(version.name, "changes")
             name = (version.name[0], identifier[-1])
-            compared[identifier] = _Changes(name, _keys(version), self._there.table(identifier))
+            compared[identifier] = _Changes(name, _keys(version), self._there.table(identifier, version.name))
         for batch in self._events(fates):
             found = self._changes_of(batch.version, fates)
             if found is None:
@@ -226,7 +227,7 @@ class LakeComparison:
             return None
         identifier = self.feed.target.identifier(fate.name, "changes")
         if fate.dropped_ts is None:
-            return identifier, self._there.table(identifier)
+            return identifier, self._there.table(identifier, fate.name)
         table = self._there.dropped(identifier, fate.dropped_ts)
         if table is None:
             self._left_out[version.name] = f"was dropped at commit_ts {fate.dropped_ts}, and in Iceberg too"
@@ -255,7 +256,7 @@ class LakeComparison:
         begun_ts = 0 if self.feed.pipeline.loads else self.ask.start_ts
         changed_ts = 0 if progress.applied is None else progress.applied.after_ts
         for version in self._versions(progress.at.low_ts):
-            table = self._there.table(self.feed.target.identifier(version.name, "table"))
+            table = self._there.table(self.feed.target.identifier(version.name, "table"), version.name)
             ts = max(progress.at.low_ts, 0 if table is None or table.marks is None else table.marks.at.low_ts)
             self._wait_for(ts)
             self.view.check_served(ts)
@@ -264,7 +265,11 @@ class LakeComparison:
                 raise Unavailable(f"table {'.'.join(version.name)} was renamed or dropped meanwhile: compare again")
             if self.feed.pipeline.loads:
                 check_complete(self.view, [then], ts)
-            yield _Shown(then, table, max(begun_ts, changed_ts if table is None else since_of(table)), ts)
+            since_ts = changed_ts if table is None else since_of(table)
+            if since_ts is None and changed_ts > self.ask.start_ts:
+                self._left_out[version.name] = "is of an earlier release, so since when the feed has it is not known"
+                continue
+            yield _Shown(then, table, max(begun_ts, since_ts or 0), ts)
 
     def _rows(self, shown: _Shown) -> Iterator[_Piece]:
         """The rows of a table, as they must be and as they are."""
@@ -345,25 +350,6 @@ class LakeComparison:
     def _check_time(self, reason: str) -> None:
         if self.clock.monotonic_ms() > self.deadline_ms:
             raise Unavailable(f"{reason}: compare a shorter range, or one table")
-
-
-def row_hashes(rows: pa.Table) -> Hashes:
-    """The hash of each row over all of its values, which is that of equal rows of the same schema."""
-    frame = pl.DataFrame(pl.from_arrow(rows))
-    values: list[pl.Expr] = []
-    for name, kind in frame.schema.items():
-        whole = pl.col(name)
-        if isinstance(kind, pl.Struct):
-            values.append(whole.is_null())
-            values += [_plain(whole.struct.field(one.name), one.dtype) for one in kind.fields]
-        else:
-            values.append(_plain(whole, kind))
-    numbered = [one.alias(str(number)) for number, one in enumerate(values)]
-    return frame.select(numbered).hash_rows(0).to_numpy()
-
-
-def _plain(values: pl.Expr, kind: Any) -> pl.Expr:
-    return values.cast(pl.List(pl.String)).list.join(",") if isinstance(kind, pl.List) else values
 
 
 def _keys(version: TableVersion) -> tuple[str, ...]:

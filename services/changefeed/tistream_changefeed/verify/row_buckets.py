@@ -2,7 +2,8 @@
 
 A row is a hash of 64 bits. All hashes are kept while they are few. Of any number, each of BUCKETS buckets has the
 difference of the two sides: that of the numbers of rows, and that of the sums of hashes. Equal sides have none.
-Otherwise all rows are added a second time, and the hashes of the buckets that differ are kept.
+Otherwise all rows are added a second time, and the hashes of the buckets that differ are kept. They may be too many;
+then the sums of each table say which tables differ.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class RowBuckets:
     def __init__(self, rows_max: int) -> None:
         self._rows_max = rows_max
         self._rows: dict[Name, list[int]] = {}  # how many rows a table must have, and has
+        self._table_sums: dict[Name, list[int]] = {}  # the sums of their hashes
         self._counts: Int64s = np.zeros(BUCKETS, np.int64)
         self._sums: Hashes = np.zeros(BUCKETS, np.uint64)
         self._chosen: Bools = np.ones(BUCKETS, bool)  # the buckets whose hashes are kept
@@ -38,6 +40,7 @@ class RowBuckets:
         mixed, bucket = _mixed(name, hashes)
         if not self._again:
             self._rows.setdefault(name, [0, 0])[there] += len(hashes)
+            self._table_sums.setdefault(name, [0, 0])[there] += int(mixed.sum())
             np.add.at(self._counts, bucket, 1 if there else -1)
             (np.add if there else np.subtract).at(self._sums, bucket, mixed)
         chosen = hashes[self._chosen[bucket]]
@@ -60,6 +63,15 @@ class RowBuckets:
     def partial(self) -> bool:
         """Whether there may be more differences than those of the results."""
         return self._again and int(self._chosen.sum()) < int(self._differ.sum())
+
+    @property
+    def differing(self) -> frozenset[Name]:
+        """The tables that differ. The results may lack the differences of some of them, if they are `partial`."""
+        return frozenset(
+            name
+            for name, (wanted, found) in self._table_sums.items()
+            if (wanted - found) % (1 << 64) or self._rows[name][0] != self._rows[name][1]
+        )
 
     def results(self) -> dict[Name, RowDifferences]:
         """The differences of each table, by name."""

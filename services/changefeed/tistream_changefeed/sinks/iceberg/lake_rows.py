@@ -152,8 +152,17 @@ def lost_keys(batch: RowBatch) -> LostKeys:
     return LostKeys(dict(sorted(columns.items())), old, new)
 
 
-def key_rows(net: TableNet, rows: pa.RecordBatch) -> pa.Table:
-    """The key columns of rows, in the types of the Iceberg table."""
+def replaced_keys(net: TableNet) -> Iterator[pa.Table]:
+    """The keys of the rows that a commit of a net change deletes from the mirrored table: the key columns, in the types
+    of the Iceberg table. If a key may have a date that no calendar has, those of inserts are among them: an update from
+    such a key is an insert, and earlier releases have left the row there that had the new key before."""
+    dated = any(map(has_times, net.handle))
+    for rows in (net.deletes, net.updates, *([net.inserts] if dated else [])):
+        if rows.num_rows:
+            yield _keys(net, rows)
+
+
+def _keys(net: TableNet, rows: pa.RecordBatch) -> pa.Table:
     names = [column.name for column in net.columns]
     return pa.table({one.name: converted(one, rows.column(names.index(one.name))) for one in net.handle})
 

@@ -74,11 +74,7 @@ class LakeSink:
         there = stored(self._lake, self._own, self._order.tenant, own)
         if there is None:
             return None, {}
-        try:
-            begun: list[Identifier] = [tuple(one) for one in json.loads(there.texts[BEGUN])]
-        except (KeyError, TypeError, ValueError) as error:
-            raise failed("sink", where, "another program has written it: drop the table") from error
-        found = there.progress
+        begun, found = there.begun(where), there.progress
         mine = progresses.taken_over(found, self._order.fence, self._order.start_ts, where)
         self._committed, self._tables.since_ts = mine, mine.at.low_ts
         same = found.fence.generation == mine.fence.generation

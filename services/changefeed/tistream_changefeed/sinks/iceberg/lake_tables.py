@@ -34,7 +34,7 @@ from tistream_changefeed.sinks.iceberg.key_ranges import merged, pieces, rewrite
 from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake, rolled_back
 from tistream_changefeed.sinks.iceberg.lake_files import key_range, read_file, write_file
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
-from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows, key_rows, table_rows, truncate_row
+from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows, replaced_keys, table_rows, truncate_row
 from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, Shape, evolved, parsed
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, set_aside
@@ -216,7 +216,7 @@ class LakeTables:
         if not keys:
             raise failed("encode", ".".join(nets[-1].version.name), "the table has no primary key and no unique key "
                          "that is NOT NULL: only mode=changelog has its rows")  # fmt: skip
-        deleted = [key_rows(one, rows) for one in nets for rows in (one.deletes, one.updates) if rows.num_rows]
+        deleted = [keys for one in nets for keys in replaced_keys(one)]
         puts = pa.concat_tables(
             [table_rows(one.columns, rows, table.schema) for one in nets for rows in (one.updates, one.inserts)]
         )
@@ -312,7 +312,7 @@ class LakeTables:
         found = self._loaded(self._target.identifier(after.name, shape), shape)
         if found is not None and before is None and found.table_id != after.head.id:
             self._set_aside(found, after)
-        table = self.table(after, shape, before)
+        table = self.table(after, shape, before, event.commit_ts)
         if table.through_ts >= event.commit_ts and not table.evolves:
             return
         removed: list[DataFile] = []

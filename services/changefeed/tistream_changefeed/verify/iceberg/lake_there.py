@@ -1,4 +1,4 @@
-"""Reads the Iceberg tables of a feed, each as it was when it was first asked for."""
+"""Reads the progress and the Iceberg tables of a feed, each table as it was when it was first asked for."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
+from tistream.model.ts import Window
+from tistream.schema.visible import Name
+from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.sinks.iceberg import marks as texts
-from tistream_changefeed.sinks.iceberg.kept.lake_table import DROPPED, FIELDS, SINCE, LakeTable, shape_of
+from tistream_changefeed.sinks.iceberg.kept.lake_table import DROPPED, FIELDS, SINCE, SOURCE, LakeTable, shape_of
+from tistream_changefeed.sinks.iceberg.kept.own_table import Stored, stored
 from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_rows import arrow_schema
 from tistream_changefeed.sinks.iceberg.table_schema import parsed
@@ -18,17 +23,34 @@ from tistream_changefeed.sinks.iceberg.target import Identifier, set_aside
 
 @dataclass(slots=True)
 class LakeThere:
-    """The tables of one feed. `check_time` raises Unavailable with this reason if the comparison has taken too long.
-    Every call may raise it, and FeedFailed."""
+    """The tables of one feed. `own`: its own table. `check_time` raises Unavailable with this reason if the comparison
+    has taken too long. `moved`: whether a DDL of a window drops or renames the table that an Iceberg table has the rows
+    of. Every call may raise Unavailable and FeedFailed."""
 
     lake: Lake
     tenant: TenantKey
+    own: Identifier
     check_time: Callable[[str], None]
+    moved: Callable[[Identifier, Window], bool]
+    _low_ts: int = 0
     _tables: dict[Identifier, LakeTable | None] = field(default_factory=dict)
+    _checked: set[Identifier] = field(default_factory=set)
 
-    def table(self, identifier: Identifier) -> LakeTable | None:
-        """The table of a table that exists in TiDB; None if the feed has created none."""
+    def progress(self) -> Progress:
+        """Read the feed's progress. It must be read before any table."""
+        found = self._stored().progress
+        if found.load is not None:
+            raise Unavailable("the rows with which the feed begins are not loaded yet")
+        self._low_ts = found.at.low_ts
+        return found
+
+    def table(self, identifier: Identifier, name: Name) -> LakeTable | None:
+        """The table of a table that exists in TiDB as of the progress, and has this name there; None if the feed has
+        created none. Raises Unavailable if the feed has dropped or renamed it since."""
         found = self._loaded(identifier)
+        if identifier not in self._checked:
+            self._check_kept(identifier, found, ".".join(name))
+            self._checked.add(identifier)
         return None if found is None or DROPPED in found.table.properties else found
 
     def dropped(self, identifier: Identifier, dropped_ts: int) -> LakeTable | None:
@@ -47,6 +69,26 @@ class LakeThere:
                 self.check_time(f"table {'.'.join(table.identifier)} was not read in time")
                 yield pa.Table.from_batches([rows]).cast(kind)
 
+    def _stored(self) -> Stored:
+        own = self.lake.load(self.own)
+        found = None if own is None else stored(self.lake, own, self.tenant, self.own)
+        if found is None:
+            raise Unavailable("the feed has written nothing yet")
+        return found
+
+    def _check_kept(self, identifier: Identifier, found: LakeTable | None, source: str) -> None:
+        """Check that the table with this name is still the one that had it as of the progress. `found`: what has the
+        name now. `source`: the table in TiDB. If no commit says that it has these rows, a DDL may be in progress, so
+        the feed's own table is read again."""
+        if found is None or found.marks is None or found.table.properties.get(SOURCE) != source:
+            there = self._stored()
+            at, begun = there.progress.at, identifier in there.begun(self.lake.named(self.own))
+        else:
+            at, begun = found.marks.at, False
+        later = Window(self._low_ts, max(self._low_ts, at.commit_ts))
+        if begun or (later.high > later.low and self.moved(identifier, later)):
+            raise Unavailable(f"table {'.'.join(identifier)} was dropped, renamed or created meanwhile: compare again")
+
     def _loaded(self, identifier: Identifier) -> LakeTable | None:
         if identifier not in self._tables:
             self.check_time("the catalog did not answer in time")
@@ -62,8 +104,8 @@ class LakeThere:
         return self._tables[identifier]
 
 
-def since_of(table: LakeTable) -> int:
-    """The ts from which on a table has the changes of its table in TiDB; 0 if it is not known. A table that the feed
-    includes later than others has no earlier ones."""
+def since_of(table: LakeTable) -> int | None:
+    """The ts from which on a table has the changes of its table in TiDB; None if an earlier release has created it, and
+    stored no such ts. A table that the feed includes later than others has no earlier ones."""
     text = table.table.properties.get(SINCE, "")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isdecimal() else None

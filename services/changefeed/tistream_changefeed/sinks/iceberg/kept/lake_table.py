@@ -14,8 +14,9 @@ from tistream_changefeed.sinks.iceberg.target import Identifier
 FIELDS, SOURCE, TABLE_ID, DROPPED, SINCE = (
     f"tistream.{name}" for name in ("fields", "source", "table_id", "dropped_at", "since_ts")
 )
-"""Properties of a table. `since_ts`: the position of the feed when it created the table, whose rows came after it; 0 if
-the feed has loaded the rows from before."""
+"""Properties of a table. `since_ts`: the commit_ts of the DDL for which the feed created the table, or the position of
+the feed when it created the table for rows. The table has only rows from after it. 0 if the feed has loaded the rows
+from before."""
 
 
 @dataclass(slots=True)

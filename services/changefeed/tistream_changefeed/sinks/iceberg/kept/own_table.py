@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from pyiceberg.table import Table
 
 from tistream.model.ids import TenantKey
 from tistream_changefeed.core import progress as progresses
+from tistream_changefeed.core.failure import failed
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.target import Identifier
@@ -22,6 +24,14 @@ class Stored:
 
     progress: Progress
     texts: Mapping[str, str]
+
+    def begun(self, where: str) -> list[Identifier]:
+        """The tables that the feed was about to commit. `where` names the feed's own table in errors. Raises FeedFailed
+        if another program has written it."""
+        try:
+            return [tuple(one) for one in json.loads(self.texts[BEGUN])]
+        except (KeyError, TypeError, ValueError) as error:
+            raise failed("sink", where, "another program has written it: drop the table") from error
 
 
 def stored(lake: Lake, own: Table, tenant: TenantKey, identifier: Identifier) -> Stored | None:

@@ -68,7 +68,7 @@ from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow
-from tistream_changefeed.sinks.mysql import stored_progress
+from tistream_changefeed.sinks.mysql import ddl_runner, stored_progress
 from tistream_changefeed.sinks.mysql.connection import connected
 from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
 from tistream_changefeed.sinks.mysql.lock_holders import lock_holders
@@ -639,6 +639,25 @@ def test_a_ddl_names_the_session_that_it_waits_for_and_is_executed_once_that_has
         cursor.execute("UNLOCK TABLES")
         replace(of_feed, lock_wait_s=int(PATIENCE_S)).run(mark)
         assert len(server.run("SHOW INDEX FROM shop.a")) == 2
+
+
+def test_a_ddl_that_changes_a_large_table_waits_as_long_as_the_server_says(
+    server: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.run("CREATE DATABASE shop")
+    server.run("CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
+    ((default,),) = server.run("SELECT @@GLOBAL.lock_wait_timeout")
+
+    def bound_of(runner: DdlRunner, job_id: int, query: str, action: str) -> int:
+        runner.run(DdlMark(replace(event(query, action), job_id=job_id), (), (("shop", "a"),)))
+        return int(runner.other.target().rows("SELECT @@SESSION.lock_wait_timeout")[0][0])
+
+    with ddls(server) as of_feed:
+        runner = replace(of_feed, lock_wait_s=7)
+        assert bound_of(runner, 7, "alter table a add index (v)", "add index") == 7
+        monkeypatch.setattr(ddl_runner, "LARGE_BYTES", 0)
+        assert bound_of(runner, 8, "alter table a modify v bigint", "modify column") == default
+        assert bound_of(runner, 9, "alter table a drop index v", "drop index") == 7
 
 
 def test_a_feed_whose_ddl_waits_for_a_session_says_so_and_goes_on_by_itself(server: MariaDb) -> None:

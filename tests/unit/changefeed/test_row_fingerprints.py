@@ -20,7 +20,7 @@ from tistream.read.scan import Budget
 from tistream.schema.tidb import table as t
 from tistream_changefeed.fingerprints.fingerprint import Fingerprint
 from tistream_changefeed.fingerprints.rows import event_rows, row_fingerprints
-from tistream_changefeed.fingerprints.windows import ComparedWindows, SentWindow
+from tistream_changefeed.fingerprints.windows import OTHERS, ComparedWindows, FoundParts, SentWindow
 from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.mysql.mysql_feed import mysql_feed
@@ -28,6 +28,7 @@ from tistream_changefeed.sinks.mysql.mysql_pipeline import MySqlPipeline
 from tistream_changefeed.sinks.mysql.payload import CommittedEvents
 from tistream_changefeed.verify import table_windows
 from tistream_changefeed.verify.table_windows import TableWindows, newest_events
+from tistream_changefeed.verify.windows import late_tables
 
 COLUMNS = [column("a"), column("b", t.VARCHAR)]
 TABLE = version(COLUMNS)
@@ -156,3 +157,38 @@ def test_windows_that_cannot_be_read_in_time_or_any_more_are_left_out(
     monkeypatch.setattr(table_windows, "EVENTS_MAX", 20)
     assert newest_events(counts) == counts[-1:]
     assert newest_events([]) == []
+
+
+def test_a_late_window_that_begins_before_the_newest_ones_is_left_out_with_those_it_overlaps(
+    world: World, pipeline: MySqlPipeline, windows: list[SentWindow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_windows, "EVENTS_MAX", 60)
+    by = comparison(world, pipeline, budget=Budget(rows=40, first_rows=7, index_rows=500))
+    newest = newest_events(windows)
+    assert newest[0].after_ts > windows[1].after_ts
+    whole = by.result(windows, 0, world.end_ts, None)
+    stopped = {("shop", "items"): Fingerprint(1, 1, 1)}
+    late = SentWindow(windows[1].after_ts, newest[0].until_ts, stopped, late=True)
+    found = by.result([*windows, late], 0, world.end_ts, None)
+    assert 0 < found.count < whole.count
+    assert (found.differences, found.late) == ((), frozenset(stopped))
+    until_now = replace(late, until_ts=world.end_ts)
+    assert by.result([*windows, until_now], 0, world.end_ts, None) == ComparedWindows(late=frozenset(stopped))
+    before = replace(late, until_ts=newest[0].after_ts)
+    assert by.result([*windows, before], 0, world.end_ts, None) == whole
+
+
+def test_reading_ends_when_there_are_more_events_than_the_windows_have(
+    world: World, pipeline: MySqlPipeline, windows: list[SentWindow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_windows, "EVENTS_MAX", 20)
+    by, found = comparison(world, pipeline, budget=Budget(rows=40, first_rows=7, index_rows=500)), FoundParts()
+    read_ts = by._read(found, windows[0].after_ts, world.end_ts)
+    assert windows[0].after_ts < read_ts < world.end_ts
+    assert 40 < len(found.events().hashes) <= 80
+
+
+def test_tables_of_late_windows_are_named_of_which_windows_were_left_out() -> None:
+    late = ComparedWindows(1, (), frozenset({("d", "b"), OTHERS})) + ComparedWindows(late=frozenset({("d", "a")}))
+    assert [one.table for one in late_tables(late, None)] == ["a", "b"]
+    assert [one.table for one in late_tables(late, ("d", "b"))] == ["b"]

@@ -111,13 +111,15 @@ class WindowDifference:
 
 @dataclass(frozen=True, slots=True)
 class ComparedWindows:
-    """How many windows were compared, and what differs."""
+    """How many windows were compared, and what differs. `late`: the tables of late windows that were left out, and with
+    them the windows that they overlap."""
 
     count: int = 0
     differences: tuple[WindowDifference, ...] = ()
+    late: frozenset[Name] = frozenset()
 
     def __add__(self, other: ComparedWindows) -> ComparedWindows:
-        return ComparedWindows(self.count + other.count, self.differences + other.differences)
+        return ComparedWindows(self.count + other.count, self.differences + other.differences, self.late | other.late)
 
 
 def compared(

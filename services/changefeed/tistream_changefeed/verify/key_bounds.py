@@ -14,6 +14,9 @@ from tistream.schema.visible import TableVersion
 from tistream_changefeed.rows.handle_key import handle_columns
 
 _NUMBERS = frozenset({*t.INTEGERS, t.YEAR, t.FLOAT, t.DOUBLE, t.DECIMAL})
+_TIMES = frozenset({t.DATE, t.NEWDATE, t.DATETIME, t.TIMESTAMP, t.DURATION})
+_NO_NUMBER = "not a number"
+_REMEDY = "leave out key_from and key_to, or compare a later range"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +30,37 @@ class KeyBounds:
     comparable: Callable[[Any], Any]
 
     def has(self, key: Mapping[str, Any]) -> bool:
-        """Whether a key lies in the range. `key`: the values of the handle key by column, as a message has them."""
+        """Whether a key lies in the range. `key`: the values of the handle key by column, as a message has them. Raises
+        InvalidRequest if a message has no such column, or has it in another form, because the table was altered in
+        the range of commit_ts: such events are neither inside nor outside."""
         value = key.get(self.column)
         if value is None:
-            return False
-        found = self.comparable(value)
+            reason = f"a message has no {self.column} in its key: the table had another key then"
+            raise InvalidRequest(f"{reason}; {_REMEDY}")
+        try:
+            found = self.comparable(value)
+        except ValueError as error:
+            raise InvalidRequest(
+                f"a message has {self.column} as {value!r}, {error}: the column had another type then, or the protocol "
+                f"writes it so; {_REMEDY}"
+            ) from error
         return (self.low is None or self.low <= found) and (self.high is None or found <= self.high)
 
 
-def key_bounds(version: TableVersion, key_from: str | None, key_to: str | None) -> KeyBounds:
+def key_bounds(version: TableVersion, key_from: str | None, key_to: str | None, *, dated: bool = True) -> KeyBounds:
     """The range from `key_from` to `key_to`, both inclusive, of the first column of a table's handle key, in the order
-    of the table. Raises InvalidRequest."""
+    of the table. `dated`: whether messages have dates and times as SELECT shows them. Raises InvalidRequest."""
     columns = handle_columns(version.table)
     if not columns:
         raise InvalidRequest(f"table {'.'.join(version.name)} has no key: leave out key_from and key_to")
     column = columns[0]
-    comparable = _number if column.tp in _NUMBERS else str
+    if column.tp in _TIMES and not dated:
+        raise InvalidRequest(
+            f"messages of this protocol have the time {column.name} in a form of their own: leave out key_from and "
+            "key_to, and compare a shorter range of commit_ts",
+            {"parameter": "key_to" if key_from is None else "key_from"},
+        )
+    comparable = _number if column.tp in _NUMBERS else _text
     low, high = _bound(column, "key_from", key_from, comparable), _bound(column, "key_to", key_to, comparable)
     if low is not None and high is not None and low > high:
         raise InvalidRequest(
@@ -54,9 +72,23 @@ def key_bounds(version: TableVersion, key_from: str | None, key_to: str | None) 
 def _bound(column: Column, name: str, text: str | None, comparable: Callable[[Any], Any]) -> Any:
     try:
         return None if text is None else comparable(text)
-    except InvalidOperation as error:
-        raise InvalidRequest(f"{name} {text!r} is not a number, as {column.name} is", {"parameter": name}) from error
+    except ValueError as error:
+        raise InvalidRequest(f"{name} {text!r} is {error}, as {column.name} is", {"parameter": name}) from error
 
 
 def _number(value: Any) -> Decimal:
-    return Decimal(str(value))
+    """The value as a number that has an order. Raises ValueError."""
+    try:
+        found = Decimal(str(value))
+    except InvalidOperation as error:
+        raise ValueError(_NO_NUMBER) from error
+    if not found.is_finite():
+        raise ValueError(_NO_NUMBER)
+    return found
+
+
+def _text(value: Any) -> str:
+    """The value, which must be a text. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError("not a text")  # of a message, not of a program
+    return value

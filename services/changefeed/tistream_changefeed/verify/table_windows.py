@@ -4,7 +4,7 @@ difference of a table is known to be one of what the feed has written, or not.""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -21,7 +21,7 @@ from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.sinks.mysql.mysql_pipeline import MySqlPipeline
 from tistream_changefeed.sinks.mysql.payload import CommittedEvents
 
-EVENTS_MAX = 100_000  # that are read again
+EVENTS_MAX = 100_000  # of the windows that are compared; at most twice as many are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,21 @@ class TableWindows:
     late: Callable[[], bool]
 
     def result(self, windows: Sequence[SentWindow], from_ts: int, to_ts: int, only: Name | None) -> ComparedWindows:
-        """Compare the newest windows with about EVENTS_MAX events. The other arguments are those of
+        """Compare the newest windows with about EVENTS_MAX events. A late window that begins before all of them is left
+        out, because its table may have stopped days before. The other arguments are those of
         fingerprints.windows.compared. Raises what reads of the pool raise."""
-        chosen = newest_events([one for one in windows if from_ts <= one.after_ts and one.until_ts <= to_ts])
-        chosen = [one for one in chosen if self._served(one.after_ts)]
+        within = [one for one in windows if from_ts <= one.after_ts and one.until_ts <= to_ts and not one.late]
+        chosen = [one for one in newest_events(within) if self._served(one.after_ts)]
         if not chosen:
             return ComparedWindows()
         low_ts, found = min(one.after_ts for one in chosen), FoundParts()
+        longer = [one for one in windows if one.late and one.after_ts < low_ts < one.until_ts]
+        low_ts = max([low_ts, *(one.until_ts for one in longer)])  # those below overlap one that is left out
+        names = frozenset(name for one in longer for name in one.tables)
+        if low_ts >= to_ts:
+            return ComparedWindows(late=names)
         read_ts = self._read(found, low_ts, to_ts)
-        return compared(windows, found.events(), low_ts, read_ts, only)
+        return replace(compared(windows, found.events(), low_ts, read_ts, only), late=names)
 
     def _served(self, ts: int) -> bool:
         """Whether the events above `ts` are still in the pool."""
@@ -56,15 +62,16 @@ class TableWindows:
 
     def _read(self, found: FoundParts, low_ts: int, to_ts: int) -> int:
         """Read the events with `low_ts` < commit_ts <= `to_ts`, and return the ts up to which they were read."""
-        scope, read_ts = ChosenScope(self.tenant, choice=self.pipeline.tables), low_ts
+        scope, read_ts, count = ChosenScope(self.tenant, choice=self.pipeline.tables), low_ts, 0
         for batch in self.pipeline.scan(self.view.source, scope, Position(low_ts), to_ts, self.budget).batches():
             rows = batch.events.chosen(np.flatnonzero(batch.events.place != int(Place.DDL)))
             if len(rows):
                 events = cast(CommittedEvents, self.pipeline.rows(rows, lambda _: 1).messages)
                 for one in event_rows(events.window.rows):
                     found.add(*one)
+                    count += len(one[1])
             read_ts = read_ts if batch.through is None else batch.through
-            if self.late() or batch.barrier is not None:
+            if self.late() or batch.barrier is not None or count > 2 * EVENTS_MAX:
                 break
         return read_ts
 

@@ -45,7 +45,7 @@ from tistream_changefeed.sinks.mysql.target import MySqlServer
 from tistream_changefeed.verify.compared_rows import ComparedRows, RowDifferences
 from tistream_changefeed.verify.database_state import NotNow, shown_ts
 from tistream_changefeed.verify.table_windows import TableWindows
-from tistream_changefeed.verify.windows import only, verified_windows
+from tistream_changefeed.verify.windows import late_tables, only, verified_windows
 
 _AGAIN_S = 0.05  # between two looks for a moment at which the tables show one ts
 _ROWS = 10_000  # of a part of the answer
@@ -113,6 +113,7 @@ class TableComparison:
             of="tables",
             windows=as_sent.count,
             window_differences=verified_windows(as_sent),
+            left_out=late_tables(as_sent, of),
         )
 
     def _shown(self, target: MySqlTarget) -> list[Progress]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tistream.schema.visible import Name
-from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, VerifiedWindow
-from tistream_changefeed.fingerprints.windows import ComparedWindows
+from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, LeftOut, VerifiedWindow
+from tistream_changefeed.fingerprints.windows import OTHERS, ComparedWindows
 
 
 def only(table: str | None, names: Iterable[Name]) -> Name | None:
@@ -32,3 +32,10 @@ def verified_windows(windows: ComparedWindows) -> list[VerifiedWindow]:
         )
         for one in found
     ]
+
+
+def late_tables(windows: ComparedWindows, only: Name | None) -> list[LeftOut]:
+    """The tables of late windows that were left out. `only`: the one table that is asked for; None: all."""
+    reason = "was sent late, after it had stopped, so windows of that time were not compared"
+    names = sorted(name for name in windows.late if name != OTHERS and only in (None, name))
+    return [LeftOut(database=database, table=table, reason=reason) for database, table in names]

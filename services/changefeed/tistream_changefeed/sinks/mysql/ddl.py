@@ -38,6 +38,13 @@ _REFUSED = {
     "recover table": "rows come back without events",
     "flashback schema": "rows come back without events",
 }
+_QUICK = frozenset(
+    {
+        *("create schema", "create table", "create tables", "create view", "drop schema", "drop table", "drop view"),
+        *("truncate table", "rename table", "rename tables", "drop partition", "truncate partition", "drop index"),
+        "rename index",
+    }
+)
 _UNDONE = "rollback of "
 _CREATES = ("create table", "create tables")
 _RENAMES = ("rename table", "rename tables")
@@ -61,6 +68,11 @@ class DdlRefused(ValueError):
 def is_sent(action: str) -> bool:
     """Whether DDLs of this action must be executed on a MySQL server; others change only what TiDB stores."""
     return action.removeprefix(_UNDONE) not in _NOT_SENT
+
+
+def is_quick(action: str) -> bool:
+    """Whether a DDL of this action takes the same time for each size of its table, so that it may be tried often."""
+    return action in _QUICK
 
 
 def ddl_statements(mark: DdlMark, dialect: Dialect) -> tuple[str, ...]:

@@ -5,7 +5,9 @@ before it. After a crash the definitions show whether it was executed. The row o
 that a holder that was replaced cannot execute a DDL late.
 
 A DDL waits for transactions that use its table, and statements that come after it wait behind it. So it waits for
-some seconds at most (LOCK_WAIT_S), and is tried again later. TiDB has no such limit.
+some seconds at most (LOCK_WAIT_S), and is tried again later. TiDB has no such limit. A DDL that changes a large table
+(above LARGE_BYTES) has the server's own limit: it waits for the lock once more at its end, and if it gave up then, the
+server would undo the work of hours, each time.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream_changefeed.core.failure import FeedFailed, retry
 from tistream_changefeed.core.shard import Order
 from tistream_changefeed.sinks.mysql.connection import Slot, failure_of
-from tistream_changefeed.sinks.mysql.ddl import DdlRefused, ddl_statements, looked_at, session_time
+from tistream_changefeed.sinks.mysql.ddl import DdlRefused, ddl_statements, is_quick, looked_at, session_time
 from tistream_changefeed.sinks.mysql.faults import fault_of
 from tistream_changefeed.sinks.mysql.lock_holders import lock_holders
 from tistream_changefeed.sinks.mysql.payload import DdlMark
@@ -31,6 +33,7 @@ from tistream_changefeed.sinks.mysql.target import DDLS, IDLE_S, MySqlServer
 from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 LOCK_WAIT_S = 30
+LARGE_BYTES = 1 << 30  # of data and indexes
 ALIVE_S = 10.0  # between two signs of life of the connection that has the lock, while a DDL runs
 DATABASE_EXISTS = 1007
 LOCK_WAIT = 1205
@@ -42,7 +45,7 @@ _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 class DdlRunner:
     """Executes DDLs on the connection of `other`, while a transaction of `slot`, the first slot, keeps newer holders
     out. `begun` is the cursor that this transaction stores in the slot's row. `lock_wait_s`: how many seconds a DDL
-    waits for sessions that use its table."""
+    waits for sessions that use its table, unless the table is large."""
 
     server: MySqlServer
     order: Order
@@ -80,6 +83,8 @@ class DdlRunner:
                 self._check_ended(server, comment)
             now = self._definitions(server, looked_at(mark))
             if not stored or stored[0][1] == now:
+                if self.dialect is not Dialect.TIDB and not is_quick(mark.event.action) and _large(server, mark):
+                    server.execute("SET SESSION lock_wait_timeout = DEFAULT")
                 self._execute(server, mark, f"{comment} {sql}", (*key, mark.event.commit_ts, 0, now, sql), not stored)
         except TargetFailed as error:
             failure = self._failed(error, mark, server)
@@ -155,6 +160,13 @@ class DdlRunner:
             if error.code in _ABSENT:
                 return None
             raise
+
+
+def _large(server: MySqlTarget, mark: DdlMark) -> bool:
+    """Whether one of a DDL's tables has more than LARGE_BYTES, as the server estimates."""
+    sql = "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+    sizes = (size for name in looked_at(mark) for (size,) in server.rows(sql, name))
+    return any(size is not None and int(size) > LARGE_BYTES for size in sizes)
 
 
 def _named(mark: DdlMark, reason: str, remedy: str) -> str:

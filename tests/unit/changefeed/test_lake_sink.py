@@ -833,11 +833,34 @@ def test_a_row_that_gets_its_key_back_is_there_once_though_an_earlier_release_ha
     day = feed_tables.column("id", t.DATE, t.FLAG_NOT_NULL)
     dated = feed_tables.version([day, VALUE], KEY)
     feed.values(dated, {"id": "2024-02-28", "value": 1}, {"id": "2024-02-29", "value": 2})
+    with feed.life.catalog.load_table("d.t").transaction() as change:
+        change.remove_properties("tistream.since_ts")
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
     feed.values(dated, {"id": "2024-02-29", "value": 3})
     assert sorted((str(one["id"]), one["value"]) for one in feed.life.rows("d.t")) == [
         ("2024-02-28", 1),
         ("2024-02-29", 3),
     ]
+
+
+def test_an_insert_of_a_key_with_a_date_leaves_the_files_that_do_not_get_it(tmp_path: Path) -> None:
+    """Each file has the same first key, so a row that is deleted is looked for in all of them."""
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",), file_bytes=16))
+    day = feed_tables.column("day", t.DATE, t.FLAG_NOT_NULL)
+    dated = feed_tables.version([ID, day], [Key("primary", ("id", "day"), primary=True)])
+
+    def insert(*days: str) -> set[str]:
+        """The files after it."""
+        feed.ts += 1
+        rows = [Change(None, {"id": 1, "day": one}, feed.ts, feed.ts - 1, one.encode()) for one in days]
+        feed.changes(dated, rows)
+        return {one.file.file_path for one in feed.life.catalog.load_table("d.t").scan().plan_files()}
+
+    first = insert("2024-02-26", "2024-02-27", "2024-02-28")
+    second = insert("2024-02-29")
+    assert len(first) == 3
+    assert len(first - second) == 1
+    assert sorted(str(one["day"]) for one in feed.life.rows("d.t")) == [f"2024-02-{at}" for at in range(26, 30)]
 
 
 def loading(transaction: Transaction, ts: int, key: bytes) -> Transaction:

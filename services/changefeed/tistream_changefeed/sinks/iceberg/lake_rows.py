@@ -152,11 +152,12 @@ def lost_keys(batch: RowBatch) -> LostKeys:
     return LostKeys(dict(sorted(columns.items())), old, new)
 
 
-def replaced_keys(net: TableNet) -> Iterator[pa.Table]:
+def replaced_keys(net: TableNet, *, inserts: bool) -> Iterator[pa.Table]:
     """The keys of the rows that a commit of a net change deletes from the mirrored table: the key columns, in the types
-    of the Iceberg table. If a key may have a date that no calendar has, those of inserts are among them: an update from
-    such a key is an insert, and earlier releases have left the row there that had the new key before."""
-    dated = any(map(has_times, net.handle))
+    of the Iceberg table. `inserts`: an earlier release may have written the table. If a key may have a date that no
+    calendar has, those of inserts are then among them: an update from such a key is an insert, and that release has
+    left the row there that had the new key before."""
+    dated = inserts and any(map(has_times, net.handle))
     for rows in (net.deletes, net.updates, *([net.inserts] if dated else [])):
         if rows.num_rows:
             yield _keys(net, rows)

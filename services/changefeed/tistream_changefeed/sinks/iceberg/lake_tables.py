@@ -216,7 +216,8 @@ class LakeTables:
         if not keys:
             raise failed("encode", ".".join(nets[-1].version.name), "the table has no primary key and no unique key "
                          "that is NOT NULL: only mode=changelog has its rows")  # fmt: skip
-        deleted = [keys for one in nets for keys in replaced_keys(one)]
+        earlier = SINCE not in table.table.properties  # releases that leave rows of lost keys do not set it
+        deleted = [keys for one in nets for keys in replaced_keys(one, inserts=earlier)]
         puts = pa.concat_tables(
             [table_rows(one.columns, rows, table.schema) for one in nets for rows in (one.updates, one.inserts)]
         )

@@ -23,6 +23,7 @@ from support.mariadb import running as mariadb_running
 from support.mysql_feed import (
     CLOCK,
     PASSWORD,
+    USER,
     MySqlFeedRun,
     begun,
     emptied,
@@ -52,6 +53,7 @@ from tistream.schema.tidb.create_table import Dialect, table_statements
 from tistream.schema.tidb.table import ENUM, VARCHAR, VECTOR
 from tistream.secrets.sealing import private_keys, seal
 from tistream.service.ids import random_id
+from tistream.targets.mysql import TargetFailed
 from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed, Move, Skip
 from tistream.wire.bulk.feed_verify import VerifyFeed
 from tistream_changefeed.core.failure import FeedFailed
@@ -658,6 +660,42 @@ def test_a_ddl_that_changes_a_large_table_waits_as_long_as_the_server_says(
         monkeypatch.setattr(ddl_runner, "LARGE_BYTES", 0)
         assert bound_of(runner, 8, "alter table a modify v bigint", "modify column") == default
         assert bound_of(runner, 9, "alter table a drop index v", "drop index") == 7
+
+
+def test_a_ddl_that_changes_a_large_table_does_not_begin_while_a_session_uses_it(
+    server: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ddl_runner, "LARGE_BYTES", 0)
+    modified = event("alter table a modify v bigint", "modify column")
+    # One of its tables is not there.
+    mark = DdlMark(replace(modified, involved=(("shop", "none"), ("shop", "a"))), (), (("shop", "a"),))
+    server.run("CREATE DATABASE shop")
+    server.run("CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
+    with ddls(server) as of_feed, closing(server.connect()) as user, user.cursor() as cursor:
+        cursor.execute("SELECT * FROM shop.a")
+        with pytest.raises(FeedFailed, match=r"job 7 .* waits for a session that uses table shop\.a"):
+            replace(of_feed, lock_wait_s=1).run(mark)
+        assert server.run("SELECT * FROM tistream.ddl") == []
+        server.run("INSERT INTO shop.a VALUES (1, 1)")  # others do not wait meanwhile
+        user.rollback()
+        replace(of_feed, lock_wait_s=int(PATIENCE_S)).run(mark)
+        assert "bigint" in server.run("SHOW CREATE TABLE shop.a")[0][1]
+        # The feed's session keeps no lock: with one, it could read the locked tables only.
+        assert of_feed.other.target().rows("SELECT done FROM tistream.ddl") == [(1,)]
+
+
+def test_a_ddl_that_changes_a_large_table_is_executed_without_the_right_to_lock_it(
+    server: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ddl_runner, "LARGE_BYTES", 0)
+    server.run("CREATE DATABASE shop")
+    server.run("CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
+    server.run(f"REVOKE LOCK TABLES ON *.* FROM {USER}@127.0.0.1")
+    with ddls(server) as runner:
+        with pytest.raises(TargetFailed, match="denied"):
+            runner.other.target().execute("LOCK TABLES shop.a WRITE")
+        runner.run(DdlMark(event("alter table a modify v bigint", "modify column"), (), (("shop", "a"),)))
+    assert "bigint" in server.run("SHOW CREATE TABLE shop.a")[0][1]
 
 
 def test_a_feed_whose_ddl_waits_for_a_session_says_so_and_goes_on_by_itself(server: MariaDb) -> None:

@@ -6,8 +6,9 @@ that a holder that was replaced cannot execute a DDL late.
 
 A DDL waits for transactions that use its table, and statements that come after it wait behind it. So it waits for
 some seconds at most (LOCK_WAIT_S), and is tried again later. TiDB has no such limit. A DDL that changes a large table
-(above LARGE_BYTES) has the server's own limit: it waits for the lock once more at its end, and if it gave up then, the
-server would undo the work of hours, each time.
+(above LARGE_BYTES) waits for the lock once more at its end, and if it gave up then, the server would undo the work of
+hours, each time. So before such a DDL, LOCK TABLES waits for the seconds, and the DDL has the server's own limit. A
+transaction that begins between the two statements is waited for as at the end.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ ALIVE_S = 10.0  # between two signs of life of the connection that has the lock,
 DATABASE_EXISTS = 1007
 LOCK_WAIT = 1205
 _ABSENT = frozenset({1049, 1146})  # unknown database, no such table
+PROHIBITED = 1105  # any unknown error; with it, a Percona cluster (pxc_strict_mode) refuses LOCK TABLES
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
 
@@ -84,6 +86,8 @@ class DdlRunner:
             now = self._definitions(server, looked_at(mark))
             if not stored or stored[0][1] == now:
                 if self.dialect is not Dialect.TIDB and not is_quick(mark.event.action) and _large(server, mark):
+                    here = zip(looked_at(mark), json.loads(now), strict=True)
+                    _wait_until_unused(server, [name for name, definition in here if name[1] and definition])
                     server.execute("SET SESSION lock_wait_timeout = DEFAULT")
                 self._execute(server, mark, f"{comment} {sql}", (*key, mark.event.commit_ts, 0, now, sql), not stored)
         except TargetFailed as error:
@@ -167,6 +171,21 @@ def _large(server: MySqlTarget, mark: DdlMark) -> bool:
     sql = "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
     sizes = (size for name in looked_at(mark) for (size,) in server.rows(sql, name))
     return any(size is not None and int(size) > LARGE_BYTES for size in sizes)
+
+
+def _wait_until_unused(server: MySqlTarget, tables: list[Name]) -> None:
+    """Wait until no session uses these tables, at most the session's lock_wait_timeout. Raises TargetFailed. A server
+    that refuses LOCK TABLES, such as for a missing right, is not waited for."""
+    if not tables:
+        return
+    locks = ", ".join(f"{quoted_name(database)}.{quoted_name(table)} WRITE" for database, table in tables)
+    try:
+        server.execute(f"LOCK TABLES {locks}")
+    except TargetFailed as error:
+        if error.code != PROHIBITED and fault_of(error.code) not in ("refused", "table"):
+            raise
+        return
+    server.execute("UNLOCK TABLES")
 
 
 def _named(mark: DdlMark, reason: str, remedy: str) -> str:

@@ -74,7 +74,7 @@ def test_a_key_of_before_the_table_was_altered_is_refused_and_not_left_out(
         key_bounds(of, low, None).has(key)
 
 
-@pytest.mark.parametrize("tp", [t.DATE, t.DATETIME, t.TIMESTAMP, t.DURATION])
+@pytest.mark.parametrize("tp", [t.DATE, t.DATETIME, t.TIMESTAMP])
 def test_times_are_compared_as_texts_where_messages_have_them_so(tp: int) -> None:
     of = version([column("at", tp, flag=_KEY)], [Key("PRIMARY", ("at",), primary=True)])
     assert key_bounds(of, "2026-01-02", None).has({"at": "2026-01-03"})
@@ -83,3 +83,10 @@ def test_times_are_compared_as_texts_where_messages_have_them_so(tp: int) -> Non
     for low, high in (("2026-01-02", None), (None, "2026-01-02")):
         with pytest.raises(InvalidRequest, match="have the time at in a form of their own: leave out key_from"):
             key_bounds(of, low, high, dated=debezium.dated)
+
+
+@pytest.mark.parametrize("dated", [False, True])
+def test_a_time_of_day_has_no_order_as_a_text(dated: bool) -> None:
+    of = version([column("at", t.DURATION, flag=_KEY)], [Key("PRIMARY", ("at",), primary=True)])
+    with pytest.raises(InvalidRequest, match=r"texts of a TIME, as at is, have another order .*: leave out key_from"):
+        key_bounds(of, "99:00:00", None, dated=dated)

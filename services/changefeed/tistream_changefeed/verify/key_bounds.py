@@ -14,7 +14,7 @@ from tistream.schema.visible import TableVersion
 from tistream_changefeed.rows.handle_key import handle_columns
 
 _NUMBERS = frozenset({*t.INTEGERS, t.YEAR, t.FLOAT, t.DOUBLE, t.DECIMAL})
-_TIMES = frozenset({t.DATE, t.NEWDATE, t.DATETIME, t.TIMESTAMP, t.DURATION})
+_TIMES = frozenset({t.DATE, t.NEWDATE, t.DATETIME, t.TIMESTAMP})
 _NO_NUMBER = "not a number"
 _REMEDY = "leave out key_from and key_to, or compare a later range"
 
@@ -35,8 +35,10 @@ class KeyBounds:
         the range of commit_ts: such events are neither inside nor outside."""
         value = key.get(self.column)
         if value is None:
-            reason = f"a message has no {self.column} in its key: the table had another key then"
-            raise InvalidRequest(f"{reason}; {_REMEDY}")
+            raise InvalidRequest(
+                f"a message has no {self.column} in its key: the table had another key then, or the protocol does not "
+                f"mark this key; {_REMEDY}"
+            )
         try:
             found = self.comparable(value)
         except ValueError as error:
@@ -54,10 +56,14 @@ def key_bounds(version: TableVersion, key_from: str | None, key_to: str | None, 
     if not columns:
         raise InvalidRequest(f"table {'.'.join(version.name)} has no key: leave out key_from and key_to")
     column = columns[0]
-    if column.tp in _TIMES and not dated:
+    if column.tp == t.DURATION or (column.tp in _TIMES and not dated):
+        reason = (
+            f"texts of a TIME, as {column.name} is, have another order than its values"
+            if column.tp == t.DURATION
+            else f"messages of this protocol have the time {column.name} in a form of their own"
+        )
         raise InvalidRequest(
-            f"messages of this protocol have the time {column.name} in a form of their own: leave out key_from and "
-            "key_to, and compare a shorter range of commit_ts",
+            f"{reason}: leave out key_from and key_to, and compare a shorter range of commit_ts",
             {"parameter": "key_to" if key_from is None else "key_from"},
         )
     comparable = _number if column.tp in _NUMBERS else _text

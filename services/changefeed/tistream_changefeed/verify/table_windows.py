@@ -39,10 +39,11 @@ class TableWindows:
         """Compare the newest windows with about EVENTS_MAX events. A late window that begins before all of them is left
         out, because its table may have stopped days before. The other arguments are those of
         fingerprints.windows.compared. Raises what reads of the pool raise."""
-        within = [one for one in windows if from_ts <= one.after_ts and one.until_ts <= to_ts and not one.late]
-        chosen = [one for one in newest_events(within) if self._served(one.after_ts)]
+        within = [one for one in windows if from_ts <= one.after_ts and one.until_ts <= to_ts]
+        newest = newest_events(within)
+        chosen = [one for one in newest if not one.late and self._served(one.after_ts)]
         if not chosen:
-            return ComparedWindows()
+            return ComparedWindows(late=frozenset(name for one in newest if one.late for name in one.tables))
         low_ts, found = min(one.after_ts for one in chosen), FoundParts()
         longer = [one for one in windows if one.late and one.after_ts < low_ts < one.until_ts]
         low_ts = max([low_ts, *(one.until_ts for one in longer)])  # those below overlap one that is left out

@@ -113,7 +113,7 @@ class TableComparison:
             of="tables",
             windows=as_sent.count,
             window_differences=verified_windows(as_sent),
-            left_out=late_tables(as_sent, of),
+            left_out=late_tables(as_sent),
         )
 
     def _shown(self, target: MySqlTarget) -> list[Progress]:

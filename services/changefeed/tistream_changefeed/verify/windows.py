@@ -34,8 +34,8 @@ def verified_windows(windows: ComparedWindows) -> list[VerifiedWindow]:
     ]
 
 
-def late_tables(windows: ComparedWindows, only: Name | None) -> list[LeftOut]:
-    """The tables of late windows that were left out. `only`: the one table that is asked for; None: all."""
-    reason = "was sent late, after it had stopped, so windows of that time were not compared"
-    names = sorted(name for name in windows.late if name != OTHERS and only in (None, name))
+def late_tables(windows: ComparedWindows) -> list[LeftOut]:
+    """The tables of late windows that were left out, and with them the windows of other tables of that time."""
+    reason = "was sent late, after it had stopped, so no table's windows of that time were compared"
+    names = sorted(name for name in windows.late if name != OTHERS)
     return [LeftOut(database=database, table=table, reason=reason) for database, table in names]

@@ -265,14 +265,19 @@ class Listed:
         del self.there[store_id]
 
 
+def connected(tikv: EmulatedTikv, objects: ObjectStore | None = None) -> tuple[World, int, Listed]:
+    """A tenant that is connected as one territory: its world, the ts of the connection, and the platform's list."""
+    world = World(tikv, objects=objects)
+    ts = world.connector.connect()
+    return world, ts, Listed(dict(world.connector.divide({}, ts)))
+
+
 # Attack: a division ends half way, and is run again with other wishes; it is run once more when it is complete
 def test_a_territory_is_split_and_merged_and_holds_back_what_the_new_ones_need(
     serve: Callable[[EmulatedTikv], EmulatedTikv],
 ) -> None:
     tikv = serve(EmulatedTikv())
-    world = World(tikv)
-    ts = world.connector.connect()
-    listed = Listed(dict(world.connector.divide({}, ts)))
+    world, ts, listed = connected(tikv)
     divider = world.divider(listed)
     listed.refuses = True
     with pytest.raises(Unavailable):
@@ -304,9 +309,7 @@ def test_a_territory_is_split_and_merged_and_holds_back_what_the_new_ones_need(
 # Attack: ids that a division has reserved, or whose reservations are damaged, are named or come next
 def test_ids_that_are_reserved_or_damaged_are_left_out(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
     tikv = serve(EmulatedTikv())
-    world = World(tikv)
-    ts = world.connector.connect()
-    listed = Listed(dict(world.connector.divide({}, ts)))
+    world, ts, listed = connected(tikv)
     ReservedIds(world.objects, TENANT).reserve(Reservation(2, "dead"))
     world.objects.put(layout.reserved_territory(TENANT, 4), b"damaged")
     divider = world.divider(listed)
@@ -346,9 +349,7 @@ def test_a_division_is_finished_after_one_of_its_territories_was_divided(
     serve: Callable[[EmulatedTikv], EmulatedTikv],
 ) -> None:
     tikv = serve(EmulatedTikv())
-    world = World(tikv)
-    ts = world.connector.connect()
-    listed = Listed(dict(world.connector.divide({}, ts)))
+    world, ts, listed = connected(tikv)
     divider = world.divider(listed)
     _, high = divider.divide([1], 2)
     listed.remove(high.store_id)
@@ -378,9 +379,7 @@ class Divided:
 
     def __init__(self, tikv: EmulatedTikv, of: set[int]) -> None:
         self.objects = Refusing()
-        self.world = World(tikv, objects=self.objects)
-        self.ts = self.world.connector.connect()
-        self.listed = Listed(dict(self.world.connector.divide({}, self.ts)))
+        self.world, self.ts, self.listed = connected(tikv, self.objects)
         self.divider = self.world.divider(self.listed)
         self.objects.of = of
         with pytest.raises(Unavailable):
@@ -426,9 +425,7 @@ def test_a_division_that_is_interrupted_in_its_last_file_holds_what_that_may_nam
 ) -> None:
     tikv = serve(EmulatedTikv())
     objects = Interrupted(stored=stored)
-    world = World(tikv, objects=objects)
-    ts = world.connector.connect()
-    listed = Listed(dict(world.connector.divide({}, ts)))
+    world, ts, listed = connected(tikv, objects)
     objects.armed = True
     with pytest.raises(KeyboardInterrupt):
         world.divider(listed).divide([1], 2)
@@ -469,9 +466,7 @@ def test_what_a_division_that_died_has_left_is_disconnected_with_the_tenant(
 # Attack: `connect` opens a begun territory again that was disconnected; a day later its division is run again
 def test_a_begun_territory_that_was_opened_again_is_held_back(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
     tikv = serve(EmulatedTikv())
-    world = World(tikv)
-    ts = world.connector.connect()
-    listed = Listed(dict(world.connector.divide({}, ts)))
+    world, ts, listed = connected(tikv)
     listed.refuses = True
     with pytest.raises(Unavailable):
         world.divider(listed).divide([1], 2)
@@ -511,9 +506,7 @@ def test_a_repeat_holds_back_what_no_agent_has_claimed_before_it_releases_the_re
     serve: Callable[[EmulatedTikv], EmulatedTikv],
 ) -> None:
     tikv = serve(EmulatedTikv())
-    world = World(tikv)
-    ts = world.connector.connect()
-    listed = Listed(dict(world.connector.divide({}, ts)))
+    world, ts, listed = connected(tikv)
     divider = world.divider(listed)
     listed.refuses = True
     with pytest.raises(Unavailable):
@@ -529,9 +522,7 @@ def test_a_division_is_finished_after_a_store_of_its_territories_was_retired(
     serve: Callable[[EmulatedTikv], EmulatedTikv],
 ) -> None:
     tikv = serve(EmulatedTikv())
-    world = World(tikv)
-    ts = world.connector.connect()
-    listed = Listed(dict(world.connector.divide({}, ts)))
+    world, ts, listed = connected(tikv)
     divider = world.divider(listed)
     divider.divide([1], 2)
     for number in (2, 3):
@@ -590,9 +581,7 @@ def test_a_division_into_too_many_territories_is_refused_before_it_begins(
 # Attack: the agent of the territory is always faster than the division
 def test_a_division_that_gives_up_holds_nothing(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
     tikv = serve(EmulatedTikv())
-    world = World(tikv, objects=Busy())
-    ts = world.connector.connect()
-    listed = Listed(dict(world.connector.divide({}, ts)))
+    world, ts, listed = connected(tikv, Busy())
     divider = world.divider(listed)
     with pytest.raises(CannotConnect, match="write faster than their chains are ended"):
         divider.divide([1], 2)

@@ -107,8 +107,8 @@ def build_app(
 
 
 def _announcing(settings: AgentSettings, http: HttpClient, meta: MetaClient) -> Callable[[Draft], None]:
-    """Choose how a new file is announced: to the API, if the settings name one; otherwise, if this agent is a node of
-    the platform, to the meta servers. Returns the function that does so."""
+    """Choose how the file of a draft is announced: to the API, if the settings name one; otherwise, if this agent is a
+    node of the platform, to the meta servers; otherwise not at all. Returns the function that does so."""
 
     def announce(draft: Draft) -> None:
         body = Notification(

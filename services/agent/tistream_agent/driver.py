@@ -180,8 +180,8 @@ class TerritoryDriver:
                 self._metrics.streams_ended.inc()
 
     def _failed_unexpectedly(self, what: str) -> None:
-        """Log the exception. The machine must be answered all the same: it waits for the answer, and for nothing else,
-        so that the territory would stand still."""
+        """Count and log the present exception of a call to PD; `what` names the call. The caller must send the machine
+        an answer all the same: otherwise the machine would wait for it, and the territory would stand still."""
         self._metrics.pd_failures.inc()
         log.exception("a call to PD ended in an unexpected way", extra={"asked": what})
 

@@ -20,8 +20,9 @@ PAUSE_S, PAUSE_MAX_S = 0.1, 3.0
 
 
 class Outbox:
-    """Puts change files into the object store, one at a time, and repeats a put until its result is known. `wait`
-    pauses for seconds, and returns True once the process must end."""
+    """Puts change files into the object store, one at a time, and repeats a put until its result is known. `announce`
+    reports a file to the platform; if it fails, that is only logged. `wait` pauses for seconds, and returns True once
+    the process must end."""
 
     def __init__(self, objects: ObjectStore, announce: Callable[[Draft], None], wait: Callable[[float], bool]) -> None:
         self._objects, self._announce, self._wait = objects, announce, wait
@@ -48,7 +49,8 @@ class Outbox:
             return FileDurable(draft.ts)
 
     def _attempt(self, draft: Draft, body: bytes) -> str:
-        """Try to create the object. Returns the nonce of the object that exists afterwards."""
+        """Try to create the object. Returns the nonce of the object that exists afterwards; empty if no agent wrote
+        that object. Raises Unavailable, CommitStateUnknown or NotFoundYet if the caller must try again."""
         try:
             self._objects.put_new(draft.key, body)
             return draft.nonce

@@ -107,7 +107,8 @@ def end_of_chain(objects: ObjectStore, tenant: TenantKey, store_id: int, span: K
 
 
 def recent_claims(objects: ObjectStore, tenant: TenantKey, store_id: int, now_ms: int) -> RecentClaims:
-    """Count the claims of a territory within RECENT_MS, from the files at the end of its chain. Raises Unavailable."""
+    """Count the claims of a territory within RECENT_MS, from the last files of its chain. Returns an empty RecentClaims
+    if the chain has no file, or if one of these files is missing or damaged. Raises Unavailable."""
     newest = newest_file(objects, tenant, store_id)
     if not newest:
         return RecentClaims()
@@ -133,7 +134,8 @@ def _nonce(objects: ObjectStore, key: str) -> str:
 
 
 def snapshot_ts(objects: ObjectStore, tenant: TenantKey) -> int:
-    """The ts of the tenant's schema_snap. Raises NotFoundYet if it does not exist, and CorruptObject."""
+    """The ts as of which the tenant's schema_snap (the object with its schema) was read. Raises NotFoundYet if the
+    object does not exist, and CorruptObject if it cannot be parsed."""
     key = layout.schema_snap(tenant)
     try:
         return parse_snapshot(key, objects.get(key)).snapshot_ts

@@ -206,8 +206,8 @@ class TerritoryRun:
             files.shutdown(wait=False, cancel_futures=True)
 
     def _range_bounds(self, keys: KeyMap) -> tuple[bytes, ...] | None:
-        """The first keys of the range logs, chosen anew for each claim; None if each subscription has a log of its
-        own."""
+        """The first keys, as in TiKV, of all range logs but the first, chosen anew for each claim; None if each
+        subscription has a log of its own."""
         wanted, span = self._settings.range_logs, keys.on_wire(self.order.span)
         if not wanted or span is None:
             return None
@@ -245,7 +245,8 @@ class TerritoryRun:
         return code
 
     def _look(self, machine: TerritoryAgent) -> None:
-        """Record the state of the machine for `status`. Only the thread that calls `machine.step` may call this."""
+        """Record the state of the machine for `status`, add to the metrics, and give the machine its present memory
+        limit. Only the thread that calls `machine.step` may call this."""
         if machine.config.buffer_bytes != self.buffer_bytes:
             machine.config = replace(machine.config, buffer_bytes=self.buffer_bytes)
         counts = machine.subscriptions.counts.copy()

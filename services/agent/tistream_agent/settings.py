@@ -36,7 +36,7 @@ class UpstreamTls(BaseModel):
 
     @property
     def files(self) -> TlsFiles:
-        """The files in the form that Channels needs; None if no file is set."""
+        """The files in the form that Channels needs; a file that is not set is None."""
         return TlsFiles(self.ca_file, self.cert_file, self.key_file)
 
 

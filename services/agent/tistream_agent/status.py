@@ -43,7 +43,8 @@ class AgentStatus(BaseModel):
 class RecordedState:
     """The state of a territory's agent, as its thread has recorded it for other threads. `durable_ts`: all changes up
     to it are in files. `span`, `waits_for`: the keys that are furthest behind, and what they wait for in words, since
-    `since_ms`. `region_id` is the region of these keys; 0 if PD has not answered yet."""
+    `since_ms`. `region_id` is the region of these keys; 0 if PD has not answered yet. `subscriptions`: the number of
+    key ranges, and `by_state` their number by state, subscribed or not."""
 
     durable_ts: int
     span: KeySpan
@@ -88,7 +89,8 @@ def territory_status(
 
 
 def _waits(seen: RecordedState, lag_ms: int, now_ms: int) -> str:
-    """Describe what a late territory waits for, as text."""
+    """Say what the keys that are furthest behind wait for. If the lag is LATE_MS or more, the text also says for how
+    long, or what holds back TiKV's resolved ts."""
     for_s = max(0, now_ms - seen.since_ms) // 1_000
     if lag_ms < LATE_MS:
         return seen.waits_for

@@ -25,8 +25,9 @@ def compose_service(environ: Mapping[str, str]) -> str:
 
 
 def kubernetes_manifest(environ: Mapping[str, str], name: str) -> str:
-    """The YAML text of a StatefulSet with one replica and of its PodDisruptionBudget. With a StatefulSet, Kubernetes
-    never runs two agents by its own decision. Security context and probes are those of deploy/k8s/components/agent."""
+    """The manifest (JSON, which is valid YAML) of a StatefulSet `name`, which runs one agent with the settings
+    `environ`, and of its PodDisruptionBudget. With a StatefulSet, Kubernetes never runs two agents by its own decision.
+    Security context and probes are those of deploy/k8s/components/agent."""
     own = {_PORT: str(PORT), "NUMBA_CACHE_DIR": "/tmp/numba"}
     container = {
         "name": "agent",

@@ -23,7 +23,8 @@ _ATTEMPTS = 3
 
 
 class _NewTenant(BaseModel):
-    """CreateTenant would send the other members as null, which changes an existing tenant."""
+    """The body of the request that creates a tenant. It has only the members that `connect` sets: the wire model
+    CreateTenant would send the others as null, which changes an existing tenant."""
 
     tenant_id: str
     kind: TenantKind
@@ -112,8 +113,8 @@ class PlatformApi:
 
 @dataclass(frozen=True, slots=True)
 class TenantTerritories:
-    """The territories of a tenant. A new one gets the addresses of PD, its cluster id, the kind, and the name of the
-    keyspace."""
+    """The territories that the platform has for one tenant. Each territory that `add` creates gets the addresses of PD
+    (`pd`), PD's cluster id, the kind, and the name of the keyspace."""
 
     api: PlatformApi
     tenant: TenantKey
@@ -123,8 +124,8 @@ class TenantTerritories:
     keyspace: str
 
     def spans(self) -> Mapping[int, KeySpan]:
-        """The keys of each territory, by id. Raises InvalidRequest if one is of another cluster, kind or keyspace: its
-        keys would be read there."""
+        """The keys of each territory, by id. Raises InvalidRequest if a territory is of another PD cluster, kind or
+        keyspace than this object, because an agent would read the keys there."""
         found = self.api.territories(self.tenant)
         check_same(found, self.kind, self.keyspace, str(self.pd_cluster_id))
         return {
@@ -152,8 +153,8 @@ class TenantTerritories:
 def check_same(
     found: Mapping[int, TerritoryInfo], kind: TenantKind, keyspace: str, pd_cluster_id: str | None = None
 ) -> None:
-    """Check that a command is for the kind, the keyspace and the cluster of a tenant's territories; None: for any
-    cluster. Raises InvalidRequest."""
+    """Check that each territory in `found` (those of a tenant, by id) has this kind and this keyspace and, unless
+    `pd_cluster_id` is None, is of this PD cluster. Raises InvalidRequest if one does not."""
     for number, one in found.items():
         cluster = one.pd_cluster_id if pd_cluster_id is None else pd_cluster_id
         if (one.pd_cluster_id, one.kind, one.keyspace) != (cluster, kind, keyspace):
@@ -165,8 +166,8 @@ def check_same(
 
 
 def agent_rows(nodes: Sequence[NodeInfo], territories: Sequence[TerritoryInfo]) -> list[tuple[str, ...]]:
-    """The lines of `tistream agent list`: one for each territory of each agent, then one for each territory without an
-    agent."""
+    """The lines of `tistream agent list`, as cells. Each agent has a line for each of its territories, or one with
+    dashes if it has none. Lines for the territories whose agent is not in `nodes` follow."""
     rows: list[tuple[str, ...]] = []
     for node in nodes:
         own = [one for one in territories if one.node_id == node.node_id]

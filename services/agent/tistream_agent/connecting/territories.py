@@ -14,8 +14,8 @@ REGIONS_MAX = 20_000  # of a territory; each has a watermark in every file, and 
 
 
 def first_keys(keys: KeyMap, regions: Iterable[Region]) -> list[bytes]:
-    """The first keys of the tenant's regions, as the platform knows them, in order. Regions without keys of the tenant
-    are left out."""
+    """The start keys of those `regions` that begin at a key of the tenant, in order, as keys of the platform. A region
+    that begins before the tenant's first key, or in the gap between its keys, is left out."""
     wire, gap = keys.on_wire(WHOLE), keys.gap_on_wire
     assert wire is not None
     found = {raw_bound(region.encoded_start) for region in regions}
@@ -36,7 +36,8 @@ def not_taken(taken: Sequence[KeySpan]) -> list[KeySpan]:
 
 
 def covers(position: Position, span: KeySpan) -> bool:
-    """Whether a chain can continue with these keys, because its newest file promises something for each of them."""
+    """Whether the promises of a chain's newest file (`position`) cover every key of `span`, so that the chain can
+    continue with these keys."""
     missing = not_taken([promise.span for promise in position.promises])
     return not any(one.overlaps(span) for one in missing)
 

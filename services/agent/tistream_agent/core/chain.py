@@ -123,7 +123,8 @@ def read_position(
 
 
 def read_spans(key: str, metadata: Mapping[str, str]) -> list[Promise]:
-    """Parse the promises in the footer metadata `tistream.agent_spans`. Raises CorruptObject."""
+    """Parse the promises in the footer metadata `tistream.agent_spans`; empty if the file has none. Raises
+    CorruptObject, with the file's object key `key`, if they are malformed."""
     try:
         listed = json.loads(metadata.get(SPANS, "[]"))
         return [Promise(KeySpan(bytes.fromhex(start), bytes.fromhex(end)), int(base)) for start, end, base in listed]
@@ -157,7 +158,8 @@ def _spans_text(promises: Sequence[Promise]) -> str:
 
 
 def read_children(key: str, metadata: Mapping[str, str]) -> tuple[Child, ...]:
-    """Parse the footer metadata `tistream.agent_children`; empty if the file has none. Raises CorruptObject."""
+    """Parse the footer metadata `tistream.agent_children`; empty if the file has none. Raises CorruptObject, with the
+    file's object key `key`, if it is malformed."""
     try:
         listed = json.loads(metadata.get(CHILDREN, "[]"))
         return tuple(Child(int(one), KeySpan(bytes.fromhex(start), bytes.fromhex(end))) for one, start, end in listed)

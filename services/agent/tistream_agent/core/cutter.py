@@ -97,6 +97,7 @@ class Draft:
             of them.
         carried: the promises of keys without a watermark row; they are written to the footer.
         changes: tables with CHANGE_SCHEMA, in the order of arrival.
+        size: the memory that `changes` take, in bytes.
         children: the territories among which the keys are divided after this file, the last one of its chain.
     """
 
@@ -150,7 +151,8 @@ def draft_without_rows(
     nonce: str,
     children: tuple[chain.Child, ...] = (),
 ) -> Draft:
-    """The next file of a chain, without rows: it repeats up to which ts the changes of each key are in files."""
+    """The next file of a chain, without rows. It repeats the promises of `position`: up to which ts the changes of each
+    key are in files. `children`: if it is the chain's last file, the territories among which the keys are divided."""
     return Draft(
         tenant=tenant,
         store_id=store_id,

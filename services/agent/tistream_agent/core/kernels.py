@@ -80,8 +80,8 @@ def _below(data: Any, at: int, size: int, other: Any, begin: int, end: int) -> b
 
 @inline
 def _hold(subs: Any, slot: int, start_ts: int, above: int) -> None:
-    """Limit the promise of a subscription because of a lock: to the lock's start_ts, or to the ts promised already if
-    that is higher, until TiKV reports a resolved_ts above `above` (received/late_locks.py)."""
+    """Limit the promise of the subscription in column `slot` because of a lock: to the lock's start_ts, or to the ts
+    promised already if that is higher, until TiKV reports a resolved_ts above `above` (received/late_locks.py)."""
     least = max(start_ts, subs[FILED, slot])
     at = HOLD if subs[HOLD, slot] == 0 else NEXT_HOLD
     if at == HOLD or subs[NEXT_HOLD, slot] == 0:
@@ -103,8 +103,10 @@ def _release(subs: Any, slot: int, received: int) -> None:
 
 @kernel
 def numbers_of(items: Any, stream: int, pairs: Any, count: int, out: Any) -> None:
-    """Find the number of the registration that each item belongs to, and write it to `out`; NO_REQUEST or OTHER_REGION
-    if it belongs to no registration. `pairs` is sorted by SENT_AS, and its first `count` columns are in use."""
+    """Find the number of the registration that each item belongs to, and write it to `out`. It is NO_REQUEST if
+    `stream`, on which the items arrived, has no such request_id, and OTHER_REGION if the request_id was not sent for
+    the item's region. `pairs` is the table of the registrations that were sent, sorted by SENT_AS; its first `count`
+    columns are in use."""
     first = 0
     for item in range(items.shape[1]):
         request = items[REQUEST, item]
@@ -148,8 +150,11 @@ def apply(
     """Apply received items, in order, to the subscriptions.
 
     Args:
+        data: the received bytes; the rows point to their keys and values in it.
         items: REQUEST is the registration's number (`numbers_of`).
-        slot_of: the slot of request `lowest_request + i`, or -1.
+        stream: the stream on which the items arrived.
+        slot_of: the slot (column in `subs`) of request `lowest_request + i`, or -1.
+        subs: the subscription table, which is updated.
         bounds: bytes of span bounds; START_AT, END_AT and BOUND_END of a slot point into it. An empty end is +infinity.
         logs: the range logs.
         drops_empty: drop a PREWRITE of an empty value, because it repeats an earlier one without its value
@@ -159,7 +164,7 @@ def apply(
         row_slot: out; the slot of each row that enters a file, or -1.
         row_index: out; its log index.
         ends: out; items with an error of a live subscription, in order. `counters[ENDS]` is their number.
-
+        counters: out; what was found is added, at the positions LATE to ENDS.
     Returns:
         (FINE, WRONG_REGION, BAD_ROW, PROMISE_BROKEN or AHEAD; the item at which it happened). Later items were not
         applied.

@@ -41,7 +41,8 @@ class StorePace:
         self.outstanding.add(request_id)
 
     def scanned(self, request_id: int) -> None:
-        """Record that the scan of a registration has ended."""
+        """Record that the scan of a registration has ended, and raise the limit by one. A registration that is not
+        under way is ignored."""
         if request_id in self.outstanding:
             self.outstanding.remove(request_id)
             self.limit = min(MOST, self.limit + 1)
@@ -56,7 +57,8 @@ class StorePace:
         self.limit = max(LEAST, self.limit // 2)
 
     def disconnected(self, now_ms: int) -> None:
-        """Record that the stream to the store has ended, and all its registrations with it."""
+        """Record that the stream to the store has ended, and all its registrations with it. A new stream may be opened
+        after a pause, which doubles with each such end in a row."""
         self.outstanding.clear()
         self.failures += 1
         self.not_before_ms = now_ms + doubled(RECONNECT_MS, self.failures)

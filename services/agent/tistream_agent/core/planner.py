@@ -2,7 +2,8 @@
 regions and timestamps (for log ids) to request from PD, and at which stores to register. Pure.
 
 The log id of a subscription is a TSO that PD gives after the previous subscription of the same keys was closed
-(docs/agent.md, "Logs"). A piece is registered from the ts on up to which the chain's files are complete.
+(docs/agent.md, "Logs"). The chain's files have all changes of a piece up to a ts. TiKV is asked for the changes after
+this ts.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class _Batch:
 
 @dataclass(slots=True)
 class Planner:
-    """Finds, for each piece of a territory without a subscription, its region and store, and registers it. `paces`: by
-    store."""
+    """Finds the region and the store of each piece of a territory that has no subscription, and registers the piece
+    there. `paces` has the limit of registrations of each store."""
 
     territory: Territory
     subscriptions: Subscriptions
@@ -137,7 +138,8 @@ class Planner:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def regions_found(self, scan: int, regions: Sequence[Region], now_ms: int) -> None:
-        """Cut the pieces that waited for this call at the bounds of the regions in PD's answer."""
+        """Cut the pieces that waited for the call `scan` at the bounds of `regions`, PD's answer. Then join
+        neighbouring pieces that are in one region."""
         span = self._scans.pop(scan, None)
         if span is None:
             return
@@ -159,7 +161,8 @@ class Planner:
         self._join(span)
 
     def _join(self, span: KeySpan) -> None:
-        """Join neighbouring pieces that are in one region and not registered yet."""
+        """Join those neighbouring pieces of `span` that are in one region, and with range logs also in one range, and
+        for which no timestamp has been requested yet."""
         run: list[Piece] = []
         for piece in [*self.territory.overlapping(span), None]:
             state = None if piece is None else piece.state
@@ -193,7 +196,7 @@ class Planner:
 
     def timestamps_taken(self, call: int, last: int, above: int, now_ms: int) -> list[Command] | None:
         """Register the spans of keys (pieces) that wait for this call, each with a timestamp of its own as log id.
-        Returns None if the timestamps are not all above `above`."""
+        `last` is the highest timestamp of the answer. Returns None if not all of them are above `above`."""
         if call != self._call:
             return []
         chosen = [self.territory.at(start) for start in self._chosen]
@@ -251,7 +254,8 @@ class Planner:
         return out
 
     def _asked(self, span: KeySpan, region: Region) -> KeySpan:
-        """The keys to request of a piece's region: without those of the gap that the piece stands for too."""
+        """The part of a piece's keys (`span`) to request from TiKV: those in its region, without the gap (keys that the
+        tenant does not use, keys.KeyMap) at their start or end."""
         its, gap = region.raw_span(), self.subscriptions.keys.gap_on_wire
         asked = (None if its is None else span.clip(its)) or span
         if gap is None or asked.clip(gap) == asked:
@@ -290,7 +294,8 @@ class Planner:
         self, region: Region, error: RegionError | None, failures: int, now_ms: int
     ) -> WaitsForRegion | ToRegister:
         """The next state of a piece whose subscription has ended with an error (upstream-formats 6.6). `error` is None
-        if its stream ended. `failures`: how many subscriptions in a row have ended without progress."""
+        if its stream ended. `failures`: how many subscriptions in a row have ended without progress. If the store is
+        busy, its limit of registrations is halved."""
         match None if error is None else error.kind:
             case None | ErrorKind.EPOCH_NOT_MATCH:
                 # PD may be behind TiKV for longer than a moment. A store's pace has the waits after its streams.

@@ -1,5 +1,5 @@
-"""Parses the error with which TiKV ends a subscription. It decides what the agent does next (upstream-formats 6.6).
-Pure."""
+"""Parses the error with which TiKV ends a subscription. The kind of the error decides what the agent does next
+(upstream-formats 6.6). Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def _text(value: int | bytes | None) -> str:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The varints and length-delimited fields of a message; others are skipped. Raises ValueError."""
+    """Yield (field number, value) of each varint and length-delimited field of a protobuf message; other fields are
+    skipped. Raises ValueError if the bytes are malformed."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -90,7 +91,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def unusable_store(store: int, streams: int, reason: str) -> str:
-    """Say why an agent reads nothing more from a store whose streams contradict what was requested."""
+    """Say why an agent reads nothing more from a store: within ten minutes it ended `streams` streams whose messages
+    contradict what was requested. `reason` is that of the last one."""
     return (
         f"{streams} streams of store {store} could not be used within ten minutes: {reason}. No change is missing in "
         "the files: upgrade that TiKV, or move its leaders away, and restart the agent, which continues after its last "

@@ -65,7 +65,8 @@ def _tag(data: Any, at: int, end: int) -> Any:
 
 @inline
 def _plain(data: Any, at: int, end: int, wire: int) -> Any:
-    """The offset after a value of wire type 0, 1, 2 or 5 that begins at `at`; -1 if the bytes are malformed."""
+    """The offset after a value of wire type `wire` that begins at `at`; -1 if the bytes are malformed, or the wire type
+    is not 0, 1, 2 or 5."""
     if wire == 0:
         return _varint(data, at, end)[1]
     if wire == 1:
@@ -83,7 +84,7 @@ def _plain(data: Any, at: int, end: int, wire: int) -> Any:
 @inline
 def _skip(data: Any, at: int, end: int, tag: int, groups: Any) -> Any:
     """The offset after an unknown field, which may be a group, whose value begins at `at`; -1 if the bytes are
-    malformed."""
+    malformed. `groups` is scratch memory: the field numbers of the groups that are open."""
     if tag & 7 != 3:
         return _plain(data, at, end, tag & 7)
     depth = 1
@@ -126,8 +127,8 @@ def _low32(value: Any) -> int:
 
 @inline
 def _row(data: Any, at: int, end: int, row: int, rows: Any, groups: Any) -> bool:
-    """Parse an Event.Row into column `row` of the table. If the table has no such column, the bytes are only
-    checked."""
+    """Parse an Event.Row into column `row` of the table. If the table has no such column, the bytes are only checked.
+    Returns False if they are malformed. `groups`: as in `_skip`."""
     keep = row < rows.shape[1]
     while at < end:
         tag, at = _tag(data, at, end)
@@ -171,8 +172,8 @@ def _row(data: Any, at: int, end: int, row: int, rows: Any, groups: Any) -> bool
 
 @inline
 def _event(data: Any, at: int, end: int, item: int, row: int, items: Any, rows: Any, groups: Any) -> int:
-    """Parse an Event into column `item` of the items. Returns the number of the next row; -1 if the bytes are
-    malformed."""
+    """Parse an Event into column `item` of the items, and its rows from column `row` on. Returns the number of the row
+    after them; -1 if the bytes are malformed. `groups`: as in `_skip`."""
     keep = item < items.shape[1]
     first = row
     kind, ts, error_at, error_end = NOTHING, i64(0), i64(0), i64(0)
@@ -245,7 +246,8 @@ def _event(data: Any, at: int, end: int, item: int, row: int, items: Any, rows: 
 
 @inline
 def _put_region(items: Any, item: int, region: Any) -> int:
-    """Write one region of a ResolvedTs to column `item` of the items."""
+    """Write one region of a ResolvedTs to column `item` of the items, if the table has such a column. Returns the
+    number of the next item."""
     if item < items.shape[1]:
         items[:, item] = 0
         items[KIND, item] = RESOLVED
@@ -259,7 +261,7 @@ def scan(data: Any, bounds: Any, items: Any, rows: Any, groups: Any) -> Any:
     """Parse the messages `data[bounds[i]:bounds[i + 1]]` into the columns of `items` and `rows`, in order.
 
     Returns the number of items, the number of rows, and the first malformed message or -1. With tables that have no
-    columns it only counts; the number of rows is then an upper bound.
+    columns it only counts; the number of rows is then an upper bound. `groups` is scratch memory for 64 numbers.
     """
     item, row = 0, 0
     for message in range(len(bounds) - 1):

@@ -52,7 +52,8 @@ class Scanned:
 
 
 def scan(messages: Sequence[bytes]) -> Scanned:
-    """Parse messages. Raises BrokenMessage, whose text has the number of the first message that is malformed."""
+    """Parse messages. Raises BrokenMessage, whose text has the number of a message: the first one that is malformed, or
+    the largest one if the events and rows of all messages together would need more than TABLES_BYTES_MAX."""
     data = np.frombuffer(b"".join(messages), np.uint8)
     bounds = np.zeros(len(messages) + 1, np.int64)
     np.cumsum([len(message) for message in messages], out=bounds[1:])

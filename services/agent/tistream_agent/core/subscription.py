@@ -78,7 +78,7 @@ class OpenedSubscription:
 class EndedSubscription:
     """A subscription that ended. `reached_ts` is the ts from which the next subscription of its keys must begin.
     `received_ts` is the highest resolved_ts that it received; 0 if it received none. `initialized`: whether its scan
-    had ended. `hold_ts`: as in OpenedSubscription."""
+    had ended. `hold_ts`: as in OpenedSubscription. `error` is None unless TiKV ended it with an error."""
 
     opened: OpenedSubscription
     reached_ts: int
@@ -383,7 +383,8 @@ class Subscriptions:
         self._slot_of[place] = slot
 
     def _keep_bounds(self, span: KeySpan) -> tuple[int, int, int]:
-        """Store the bounds of a span; if there is no room, those of ended subscriptions are dropped first."""
+        """Store the bounds of a span; if there is no room, those of ended subscriptions are dropped first. Returns the
+        offsets at which the start begins, the end begins, and the end ends."""
         need = len(span.start) + len(span.end)
         if self._bounds_used + need > len(self._bounds):
             self._pack_bounds(need)

@@ -135,8 +135,8 @@ class _Said:
 
 
 def _token() -> dict[str, str]:
-    """The `Authorization` header with the API token, from the environment variables that all commands use. Raises
-    InvalidRequest."""
+    """The `Authorization` header with the API token, from the environment variables that all commands use; empty if
+    they name no token. Raises InvalidRequest if the token's file cannot be read."""
     from tistream.errors import InvalidRequest
 
     path, text = os.environ.get("TISTREAM_TOKEN_FILE"), os.environ.get("TISTREAM_TOKEN", "").strip()

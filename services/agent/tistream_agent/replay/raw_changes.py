@@ -30,8 +30,9 @@ class RawChanges:
         return f"{self.tenant}{part}"
 
     def pages(self, params: Mapping[str, str]) -> Iterator[bytes]:
-        """Request one page. Yields its lines as they arrive. Raises TiStreamError if the API answers with an error, and
-        Unavailable if the server does not answer, or the answer ends early."""
+        """Send one request of PullRaw with the query parameters `params`. Yields the lines of the answer as they
+        arrive. Raises TiStreamError if the API answers with an error, and Unavailable if the server does not answer, or
+        the answer ends early."""
         names = (quote(name, safe="") for name in (self.tenant.cluster_id, self.tenant.tenant_id))
         path = "/v1/clusters/{}/tenants/{}/raw/changes".format(*names)
         query = dict(params) if self.keyspace is None else {**params, "keyspace": str(self.keyspace)}

@@ -61,7 +61,8 @@ class RawWriter:
         self._channels: dict[int, grpc.Channel] = {}
 
     def write(self, batch: Batch) -> None:
-        """Write a batch. Returns once TiKV has accepted all of it. Raises WriteRefused and Stopping."""
+        """Write a batch. Returns once TiKV has accepted all of it. Raises WriteRefused if a retry would not help, and
+        Stopping if the process must end first."""
         pause_s = PAUSE_S
         while len(batch):
             left, asked_s = self._attempt(batch)
@@ -139,7 +140,7 @@ class RawWriter:
 
     def _send(self, region: LedRegion, batch: Batch) -> tuple[str, float]:
         """Send changes of one region to its leader. Returns the reason why they must be sent again (empty if they were
-        accepted), and the pause in seconds that TiKV requests."""
+        accepted), and the pause in seconds that TiKV requests. Raises WriteRefused if a retry would not help."""
         assert region.leader is not None
         store = region.leader.store_id
         try:

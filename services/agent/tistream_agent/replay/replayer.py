@@ -69,7 +69,8 @@ class Replayer:
     counts: Counts = field(default_factory=Counts)
 
     def run(self, until_ts: int | None = None) -> None:
-        """Replay until the process must end, or until everything up to `until_ts` is in the target."""
+        """Replay until the process must end, or until everything up to `until_ts` is in the target. Raises the errors
+        of `pages` and of the writer that a retry does not help."""
         pause_s = PAUSE_S
         while not self.wait(0):
             if until_ts is not None and self.resolved_ts >= until_ts:

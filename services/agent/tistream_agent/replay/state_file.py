@@ -52,8 +52,8 @@ class StateFile:
         os.close(self._lock)
 
     def read(self, source: str, target_cluster_id: int) -> State | None:
-        """Read the stored state. Returns None if nothing is stored yet. Raises InvalidRequest if it belongs to another
-        source or target."""
+        """Read the stored state. Returns None if nothing is stored yet. Raises InvalidRequest if the file cannot be
+        read, is malformed or of another version, or belongs to another source or target."""
         try:
             text = self.path.read_text("utf-8")
         except FileNotFoundError:

@@ -157,12 +157,13 @@ class PdClient:
         ]
 
     def regions(self, encoded_start: bytes, encoded_end: bytes) -> list[Region]:
-        """The regions of a range of encoded keys, in order, as PD has them: there may be gaps and overlaps."""
+        """The regions with keys from `encoded_start` to below `encoded_end` (empty: +infinity), memcomparable-encoded,
+        in order, as PD has them: there may be gaps and overlaps."""
         return [found.region for found in self.led_regions(encoded_start, encoded_end)]
 
     def led_regions(self, encoded_start: bytes, encoded_end: bytes) -> Iterator[LedRegion]:
-        """Like `regions`, with the data that a call to TiKV about one region needs. PD is asked page by page while the
-        caller iterates. Raises Unavailable, also if a page does not advance."""
+        """Like `regions`, with the data that a call to TiKV about one region needs. PD is asked for PAGE regions at a
+        time while the caller iterates. Raises Unavailable, also if an answer of PD does not end above its start."""
         start = encoded_start
         while True:
             page = self._page(start, encoded_end)
@@ -214,8 +215,9 @@ class PdClient:
         return int(answer.safe_point)
 
     def hold_gc(self, service_id: str, ts: int, ttl_s: int, keyspace: int = NULL_KEYSPACE) -> None:
-        """Ask PD to keep all versions above `ts` for `ttl_s` seconds, under the name `service_id`. Raises HoldTooLow if
-        they may be gone already."""
+        """Ask PD to keep all versions above `ts` for `ttl_s` seconds, under the name `service_id`; a `ttl_s` of 0
+        deletes this hold. `keyspace`: the id of the keyspace whose garbage collection is held back; NULL_KEYSPACE for
+        keys without a keyspace. Raises HoldTooLow if the versions may be gone already."""
         if keyspace == NULL_KEYSPACE and not self._barriers:
             request = pdpb.UpdateServiceGCSafePointRequest(service_id=service_id.encode(), TTL=ttl_s, safe_point=ts)
             try:
@@ -292,15 +294,15 @@ class PdClient:
 
 
 class _NotLeader(Exception):
-    """The PD member that was asked is not the leader."""
+    """Raised if the PD member that was asked is not the leader."""
 
 
 class _Unimplemented(Exception):
-    """This version of PD has no such call."""
+    """Raised if this version of PD has no such call."""
 
 
 class _Refused(Unavailable):
-    """PD answered with an error in the header of its response."""
+    """Raised if PD answered with an error in the header of its response."""
 
 
 class _TsoStream:

@@ -1,4 +1,4 @@
-"""Which member of PD leads, and the connection to it that the threads of an agent share."""
+"""Finds the member of PD that leads, and keeps the connection to it, which the threads of an agent share."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class OtherCluster(FatalError):
 
 
 class LeaderConnection:
-    """A channel to PD's leader. It is closed when it has been given up and no call uses it any more: a call of another
-    thread that it carries ends by itself."""
+    """A channel to PD's leader. It is closed once it has been given up and no call uses it any more, so that calls of
+    other threads on it are not interrupted."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.channel = channel
@@ -68,7 +68,7 @@ class PdLeader:
 
     @property
     def expected_id(self) -> int | None:
-        """The id of the cluster; None if no PD has answered yet."""
+        """The id of the cluster that PD must belong to; None if none was given and no PD has answered yet."""
         return self._expected
 
     @property
@@ -88,14 +88,15 @@ class PdLeader:
             return connection
 
     def put_back(self, connection: LeaderConnection) -> None:
-        """The call that took the connection has ended."""
+        """Record that a call has ended, which got the connection from `take`."""
         with self._lock:
             connection.calls -= 1
             connection.close_if_unused()
 
     @contextmanager
     def taken(self) -> Iterator[LeaderConnection]:
-        """The connection for a `with` block: see `take`."""
+        """Take the connection to the leader for a `with` block, and put it back at the block's end. Raises the errors
+        of `take`."""
         connection = self.take()
         try:
             yield connection
@@ -118,7 +119,8 @@ class PdLeader:
                 self.give_up(self._connection)
 
     def _connect(self) -> LeaderConnection:
-        """Ask PD's members, one after the other, for the leader, and connect to it."""
+        """Ask PD's members, one after the other, for the leader, and connect to it. Raises Unavailable if no member
+        names one, and OtherCluster."""
         problems = []
         for address in list(self._addresses):
             try:
@@ -148,7 +150,8 @@ class PdLeader:
 
 
 def unary(channel: grpc.Channel, service: str, rpc: str, response: type[R]) -> Callable[..., R]:
-    """A function that sends one request and returns the answer."""
+    """Make a function that sends one request to the gRPC method `rpc` of `service`, and returns the answer, a
+    `response`."""
     call: Callable[..., R] = channel.unary_unary(
         f"/{service}/{rpc}",
         request_serializer=lambda message: message.SerializeToString(),
@@ -158,7 +161,8 @@ def unary(channel: grpc.Channel, service: str, rpc: str, response: type[R]) -> C
 
 
 def reason(error: BaseException) -> str:
-    """The text of a gRPC error: its status and its details."""
+    """The text of an error: of a gRPC error its status and its details, of another one its text or the name of its
+    type."""
     if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
         return f"{error.code().name}: {error.details()}"
     return str(error) or type(error).__name__

@@ -31,7 +31,8 @@ Pair = tuple[bytes, bytes]
 
 
 class SchemaReader:
-    """Reads the schema's keys as of one TSO. `sleep` pauses for the given seconds."""
+    """Reads the schema's keys as of one TSO. `sleep` pauses for the given seconds. `prefix` is that of the tenant's
+    keyspace in TiKV's keys."""
 
     def __init__(self, pd: PdClient, channels: Channels, sleep: Callable[[float], None], prefix: bytes = b"") -> None:
         self._pd, self._channels, self._sleep, self._prefix = pd, channels, sleep, prefix
@@ -80,8 +81,8 @@ class SchemaReader:
         return None
 
     def _scan(self, address: str, region: LedRegion, start: bytes, end: bytes, ts: int) -> list[Pair] | str:
-        """Read one page of key-value pairs from a region. Returns the pairs, or the reason why they cannot be read
-        now."""
+        """Read up to PAGE key-value pairs of a region from the raw key `start` on, below `end`, as of `ts`. Returns the
+        pairs, or the reason why they cannot be read now."""
         request = kvrpcpb.ScanRequest(start_key=start, end_key=end, limit=PAGE, version=ts)
         request.context.region_id = region.region.region_id
         request.context.region_epoch.CopyFrom(region.meta.region_epoch)
@@ -111,7 +112,8 @@ class SchemaReader:
 
 
 def snapshot_of(pairs: list[Pair], ts: int) -> bytes:
-    """Encode the pairs of SPANS, TiDB's schema, as the bytes of a `schema_snap` as of `ts`. Raises CorruptObject."""
+    """Encode the key-value pairs of SPANS, which are TiDB's schema, as the bytes of a `schema_snap` as of `ts`. Raises
+    CorruptObject if a pair is malformed."""
     databases: dict[int, bytes] = {}
     tables: list[tuple[int, bytes]] = []
     for raw, value in pairs:

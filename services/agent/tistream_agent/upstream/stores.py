@@ -37,7 +37,8 @@ class TlsFiles:
     key: Path | None = None
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """Read the files, and return the credentials; None if no authority is set. Raises InvalidRequest."""
+        """Read the files, and return the credentials; None if no authority is set. Raises InvalidRequest if a file
+        cannot be read, or if another one must be set too."""
         if self.ca is None:
             if self.cert is not None or self.key is not None:
                 raise InvalidRequest("--cert and --key need --ca, the authority of PD's and TiKV's certificates")
@@ -55,8 +56,8 @@ class Channels:
         self._tls = tls
 
     def open(self, address: str) -> grpc.Channel:
-        """Create a channel to `host:port` or `http(s)://host:port`. It connects at its first use. Raises
-        InvalidRequest."""
+        """Create a channel to `host:port` or `http(s)://host:port`. It connects at its first use. Raises InvalidRequest
+        if the address is malformed or requires TLS that is not set up, or if a certificate file cannot be read."""
         target = host_and_port(address)
         credentials = self._tls.credentials()
         if credentials is None:
@@ -67,7 +68,8 @@ class Channels:
 
 
 def host_and_port(address: str) -> str:
-    """Remove the scheme, if there is one, from an address. Returns `host:port`. Raises InvalidRequest."""
+    """Remove the scheme, if there is one, from an address. Returns `host:port`. Raises InvalidRequest if the address
+    lacks one of the two, or has a path."""
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     try:
         port = parts.port

@@ -62,7 +62,8 @@ class _Stream:
 
 
 class StoreStreams:
-    """Opens, uses and reads change streams. Each stream has a thread that puts the received messages into the inbox."""
+    """Opens, uses and reads change streams. Each stream has a thread that puts the received messages into the inbox.
+    `on_bytes` is called with the size of each message."""
 
     def __init__(
         self,

@@ -20,9 +20,9 @@ _PREFIX = 64  # bits of an IPv6 address that identify its sender, who holds all 
 
 @dataclass(slots=True)
 class RejectionLimit:
-    """The rate limit of rejections, for each sender. `per_second` rejections are sent without delay; 0 disables the
-    limit. `waiting` is the number of rejections that are delayed now. Not thread-safe: only the event loop's thread may
-    call it."""
+    """The rate limit of rejections, for each sender. A sender's rejections are sent without delay up to `per_second` of
+    them a second, and a burst of BURST_S seconds' worth; 0 disables the limit. `waiting` is the number of rejections
+    that are delayed now. Not thread-safe: only the event loop's thread may call it."""
 
     clock: Clock
     per_second: float
@@ -31,7 +31,8 @@ class RejectionLimit:
     _of: OrderedDict[str, Bucket] = field(default_factory=OrderedDict)
 
     def wait_s(self, sender: str) -> float:
-        """Count a rejection of `sender`, and return the seconds to delay it."""
+        """The seconds by which a rejection of `sender` must be delayed: from 0 to WAIT_MAX_S. The rejection counts
+        towards the sender's rate, but not if the delay is WAIT_MAX_S, so that no delay is longer."""
         now_ms = self.clock.monotonic_ms()
         bucket = self._bucket(sender, now_ms)
         wait_s = bucket.take(now_ms, self.per_second)

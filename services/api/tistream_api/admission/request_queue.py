@@ -105,8 +105,9 @@ class RequestQueue:
 
 
 def new_request_queue(threads: int, pulls_max: int) -> RequestQueue:
-    """Make the fair queue of a server. One tenant gets a quarter of the threads that pulls leave, so that other tenants
-    are answered, and compete with few threads for the interpreter. All tenants together get all threads that pulls
-    leave, except PROBES, which stay free for health checks."""
+    """Make the fair queue of a server with `threads` threads, of which pulls use up to `pulls_max`. One tenant gets a
+    quarter of the threads that pulls leave, so that other tenants are answered, and compete with few threads for the
+    interpreter. All tenants together get all threads that pulls leave, except PROBES, which stay free for health
+    checks."""
     left = threads - pulls_max
     return RequestQueue(max(1, left // 4), max(1, left - PROBES))

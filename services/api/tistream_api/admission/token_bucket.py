@@ -31,7 +31,7 @@ def own_or(defaults: EnforcedLimits, own: wire.Limits) -> EnforcedLimits:
 @dataclass(slots=True)
 class Bucket:
     """A token bucket, which holds BURST_S seconds of its rate. `spent` is the amount that was taken and has not been
-    refilled yet. Each call gets the rate of refilling, per second, and the time in monotonic ms."""
+    refilled yet. Each call gets the rate of refilling, per second (0: unlimited), and the time in monotonic ms."""
 
     at_ms: int
     spent: float = 0.0

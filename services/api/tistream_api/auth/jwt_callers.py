@@ -42,7 +42,8 @@ class JwtCallers:
         self._wanted = False  # a token named an unknown key, or did not match its key
 
     def refresh(self) -> None:
-        """Loop body: read the issuer's keys, if that is due. Raises Unavailable, ValueError."""
+        """Loop body: read the issuer's keys, if that is due. Raises Unavailable if they cannot be read, and ValueError
+        if what was read is not a key set."""
         now_ms = self._clock.monotonic_ms()
         passed_ms = now_ms - self._tried_ms
         if passed_ms < REFRESH_LEAST_MS or (passed_ms < REFRESH_MS and self._keys is not None and not self._wanted):

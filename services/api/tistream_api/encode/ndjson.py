@@ -102,7 +102,7 @@ def _gathered(data: Bytes, places: Int64s, sizes: Int64s) -> Bytes:
 
 
 def _writer(rows: Rows, events: Events) -> LineWriter:
-    """Make a function that renders lines of `events`, which must all belong to `rows`."""
+    """Make the LineWriter that renders the lines of `events`, which must all belong to `rows`."""
     version, at = rows.version, events.at
     table = version.table
     visible = rows.columns

@@ -11,8 +11,15 @@ from tistream_agent.core import wire
 
 
 def change_columns(data: Bytes, rows: Int64s, index: Int64s, of: Int64s, prefix: int) -> list[pa.Array]:
-    """Build the columns of `cutter.CHANGE_SCHEMA`, in its order. `index` has the log index of each row, and `of` the
-    number of its subscription. `prefix`: how many bytes a keyspace's prefix has; the platform's keys lack it."""
+    """Build the columns of `cutter.CHANGE_SCHEMA`, in its order.
+
+    Args:
+        data: the received bytes, which have the keys and values.
+        rows: columns of the row table (kernels.py).
+        index: the log index of each row.
+        of: for each row, the column of its subscription in the subscription table.
+        prefix: how many bytes a keyspace's prefix has; the platform's keys lack it.
+    """
     kind, op = rows[k.TYPE], rows[k.OP]
     values = (kind == wire.PREWRITE) | (kind == wire.COMMITTED)
     has_value = values & (op == wire.OP_PUT)

@@ -46,8 +46,8 @@ class Counts:
     entries: Counter[str] = field(default_factory=Counter)
 
     def ended(self, was_live: bool, initialized: bool, error: ErrorKind | None) -> None:
-        """Count the end of a subscription. `initialized`: its scan has ended. `was_live`: that was counted before.
-        `error` is None if its stream ended."""
+        """Count the end of a subscription. `initialized`: whether its scan has ended; `was_live`: whether the end of
+        the scan has been counted already. `error` is None if its stream ended."""
         if error is not None:
             self.errors[error.name.lower()] += 1
         if initialized and not was_live:
@@ -56,7 +56,7 @@ class Counts:
             self.registrations["lost" if error is None else "refused"] += 1
 
     def kept(self, types: Int64s, indexes: Int64s) -> None:
-        """Count rows that enter a file, by their types and log indexes."""
+        """Count rows that enter a file, by type. Those with the log index 0 are counted as scan rows too."""
         of_type = np.bincount(types, minlength=len(ENTRY_TYPES) + 1)
         self.entries.update({name: int(of_type[number]) for number, name in ENTRY_TYPES.items()})
         self.scan_rows += int((indexes == 0).sum())

@@ -65,8 +65,9 @@ class RangeLogs:
         return np.asarray(self.state[k.LOG_STARTED] > 0)
 
     def advance(self, table: Int64s, unsubscribed: Sequence[tuple[bytes, int]]) -> None:
-        """Compute what the next file promises for each range. `table` is that of the subscriptions. `unsubscribed` has
-        (first key, the ts reached) of each piece without a subscription."""
+        """Compute up to which ts the next file will be complete for each range, and record it in `table`, that of the
+        subscriptions. A log starts here once all keys of its range have been scanned. `unsubscribed` has (first key in
+        TiKV, the ts reached) of each piece without a subscription."""
         there = np.flatnonzero((table[k.STATE] == k.SCANNING) | (table[k.STATE] == k.LIVE))
         of = table[k.RANGE, there] - 1
         lowest = np.full(len(self.spans), MAX_TS, np.int64)
@@ -106,8 +107,8 @@ class RangeLogs:
 
 
 def bounds_among(starts: Sequence[bytes], count: int) -> tuple[bytes, ...]:
-    """Choose the bounds of `count` ranges that have about the same number of regions. `starts`: the first keys of the
-    regions."""
+    """Choose the bounds of `count` ranges that have about the same number of regions: at most `count - 1` keys, in
+    order. `starts`: the first keys of the regions."""
     known = sorted(set(starts))
     return tuple(sorted({known[len(known) * number // count] for number in range(1, count)} if known else ()))
 

@@ -183,8 +183,8 @@ def stored_change(changed: ChangedFeed, plan: ChangefeedPlan) -> ChangedFeed:
 
 
 def skip_of(ask: SkipEvent) -> Skip:
-    """Convert a request to leave out an event. Raises InvalidRequest unless it has exactly one of `key` and
-    `ddl_job`."""
+    """Convert a request to leave out an event. Raises InvalidRequest unless it has exactly one of `key` and `ddl_job`,
+    and a `table` of the form database.table."""
     if (ask.key is None) == (ask.ddl_job is None):
         raise InvalidRequest(
             "a skip names one event: give key, the raw key of a row event in hex, or ddl_job, the job id of a DDL",
@@ -204,9 +204,13 @@ def skip_of(ask: SkipEvent) -> Skip:
 
 
 def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> VerifyFeed:
-    """Convert a request to compare a feed's topics or files with the tenant's rows. Raises InvalidRequest if the range
-    of ts is above the feed's checkpoint, so that the sink does not have it yet, or below the ts from which on the feed
-    has its present configuration."""
+    """Convert a request to compare a feed's sink with the tenant's rows to the order for a worker.
+
+    Topics and files are compared for commit_ts in (from_ts, to_ts], by default for the last VERIFY_MS up to the feed's
+    checkpoint. Raises InvalidRequest if this range is empty, lies above the checkpoint, so that the sink does not have
+    it yet, or lies below the ts from which on the feed has its present configuration. The tables of a database are
+    compared as they are; a request with a range is refused (see `_whole`).
+    """
     if not feed.sink_uri.lower().startswith(_WITH_RANGE):
         return _whole(tenant, feed, ask)
     checkpoint_ts = int(feed.checkpoint_ts)
@@ -233,7 +237,8 @@ def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> 
 
 
 def _whole(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> VerifyFeed:
-    """The request to compare the tables of a database, which show the rows of one ts."""
+    """The order to compare the tables of a database, into which the feed writes, as they are now. Raises InvalidRequest
+    if the request has from_ts or to_ts, or if the newest revision of the feed's settings is not in force yet."""
     for name, value in (("from_ts", ask.from_ts), ("to_ts", ask.to_ts)):
         if value is not None:
             raise InvalidRequest(

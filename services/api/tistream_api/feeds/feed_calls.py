@@ -41,7 +41,7 @@ class FeedCalls:
         return Response(answer.content, answer.status_code, media_type="application/json")
 
     def feed(self, cluster_id: str, tenant_id: str, changefeed_id: str) -> ChangefeedInfo:
-        """A changefeed. Raises UnknownName."""
+        """Fetch a changefeed from the meta server. Raises UnknownName if it does not exist."""
         answer = self._meta.request("GET", feed_path(cluster_id, tenant_id, changefeed_id))
         return ChangefeedInfo.model_validate_json(answer.content)
 
@@ -70,8 +70,9 @@ class FeedCalls:
             raise Unavailable(str(error).removeprefix(f"POST {url}: ")) from error
 
     def verify(self, tenant: TenantKey, ask: VerifyFeed) -> FeedVerification:
-        """Ask a worker to compare the feed's topics with the tenant's rows, and return the result. Raises Unavailable,
-        InvalidRequest."""
+        """Ask a worker to compare the content of a feed's sink with the tenant's rows, and return the result. Raises
+        Unavailable if no worker runs, and InvalidRequest if a secret of the feed does not exist or the worker refuses
+        the request."""
         sealed = self._sealed(tenant, ask.sink_uri, ask.config)
         body = ask.model_copy(update={"secrets": sealed})
         return self._http.send("POST", f"{self._worker()}/v1/changefeeds/verifications", body, FeedVerification)

@@ -42,9 +42,10 @@ def undecodable(barrier: Barrier) -> Undecodable:
 @dataclass(slots=True)
 class RowsPage:
     """One answer of ListRows, with at most `limit` rows. It begins after the raw key `after`. If `only` is set, only
-    the row whose key has this text is sent. `count` is called with what is about to be sent, `record_barrier` with a
-    row that cannot be decoded. The answer ends early once `stopping` returns True, or if `selection` has selected
-    nothing for FILTERED_MS by `now_ms`."""
+    the row whose key has this text is sent. `count` is called with the numbers of events, rows and bytes that are about
+    to be sent, `record_barrier` with a row that cannot be decoded. The answer ends early once `stopping` returns True,
+    or if `selection` (the filter; None: every row) has selected nothing for FILTERED_MS by `now_ms`, a monotonic
+    clock."""
 
     scope: Scope
     shape: Shape
@@ -61,7 +62,8 @@ class RowsPage:
     now_ms: Callable[[], int] = lambda: 0
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the answer's bytes. Raises Undecodable before the first of them."""
+        """Yield the answer's bytes. If the first row to send cannot be decoded, raises Undecodable before any bytes; a
+        later one ends the answer with a cursor."""
         last, more = self.after, False
         sent, begun, told_ms = 0, False, self.now_ms()
         try:
@@ -96,8 +98,10 @@ class RowsPage:
         yield from self._counted(self.encoder.end(cursor))
 
     def _found(self) -> Iterator[tuple[DecodedRows, Barrier | None, bytes]]:
-        """Yield the rows that were read, and the key up to which, inclusive, all rows were: after each table of
-        versions, and without rows after each range."""
+        """Yield (rows, barrier, key) in key order. `barrier` describes the row after these rows if it cannot be
+        decoded; it ends the iteration. `key` is the raw key up to which, inclusive, all rows were yielded; empty if
+        there are no rows. After a range that is followed by a gap in the keys, an item without rows moves `key` to the
+        range's end."""
         rest = KeySpan(self.after + b"\0", b"") if self.after else KeySpan(b"", b"")
         asked = self.ranges if self.selection is None else self.selection.narrowed(self.ranges)
         ranges = [one for one in (some.clip(rest) for some in asked) if one is not None]
@@ -118,8 +122,9 @@ class RowsPage:
                 )
 
     def _of_keys(self, ranges: Sequence[TableRange]) -> Iterator[pa.Table]:
-        """The newest versions of ranges with one key each, without deletes. Unlike a scan, a lookup reads no object
-        that is older than the version that it has found."""
+        """Yield the newest version at or below the answer's ts of each key in `ranges`, each of which has exactly one
+        key. Keys without a row at that ts are left out. Unlike a scan, a lookup reads no object that is older than the
+        version that it has found."""
         places = [[one.table_id for one in ranges], [one.span.start for one in ranges]]
         found = self.reads.newest(pa.table(places, schema=PLACES), self.shape.ts)
         rows = found.filter(pc.equal(found.column("op"), OP_PUT))

@@ -25,7 +25,8 @@ from tistream_api.tenant.near_names import nearest
 
 
 def table_at(source: TenantSource, scope: Scope, ts: int, may_read: MayRead | None) -> TableVersion:
-    """The base table that has the name in `scope` (database and table) at `ts`. Raises UnknownName."""
+    """The base table that has the name in `scope` (database and table) at `ts`. Raises UnknownName if no table, or a
+    view or sequence, has this name then. `may_read` says which names the error may suggest; None: all."""
     assert scope.database is not None
     assert scope.table is not None
     version = source.table(ts, scope.database, scope.table)

@@ -34,14 +34,16 @@ _PAD = b"\xff" * 32
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place where a read may be cut: after the raw key, or the commit_ts, `at`. `rows` end there, about."""
+    """A place where a read may be cut: after `at`, which is a raw key or a commit_ts. `rows` is the number of rows of
+    the row groups that end there, or, in a result of `cuts`, of the part that ends there."""
 
     at: Any
     rows: int
 
 
 def cuts(marks: Iterable[Mark], parts: int) -> list[Mark]:
-    """Choose at most `parts` marks, so that about equally many rows end at each. The last mark is among them."""
+    """Choose at most `parts` marks as the ends of parts with about equally many rows. Returns them in ascending order;
+    the last one is the highest mark."""
     ordered = sorted(marks, key=lambda mark: mark.at)
     total, found, rows, done = sum(mark.rows for mark in ordered), list[Mark](), 0, 0
     for number, mark in enumerate(ordered):
@@ -57,8 +59,8 @@ def cuts(marks: Iterable[Mark], parts: int) -> list[Mark]:
 
 
 def row_marks(shards: Sequence[IndexShard], reader: Reader, ts: int, ranges: Sequence[TableRange]) -> list[Mark]:
-    """The marks in raw keys of a read of `ranges` as of `ts`: the ends of row groups of runs, and of shards. Raises
-    CorruptObject, NotFoundYet, Unavailable."""
+    """The places, as raw keys, where a read of `ranges` as of `ts` may be cut: the ends of the row groups of runs, and
+    of the key ranges of shards. Raises CorruptObject, NotFoundYet, Unavailable."""
     window, found = Window(0, ts), list[Mark]()
     for wanted in ranges:
         for shard in shards:
@@ -86,7 +88,8 @@ def _below(end: bytes) -> bytes:
 
 
 def change_marks(groups: Iterable[GroupRef], window: Window) -> list[Mark]:
-    """The marks in commit_ts of a pull of `window`: the ends of row groups."""
+    """The places, as commit_ts, where a pull of `window` may be cut: the highest commit_ts of each row group, but at
+    most the end of the window."""
     return [Mark(min(group.info.commit_ts_max, window.high), group.info.rows) for group in groups]
 
 

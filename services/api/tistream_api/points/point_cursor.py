@@ -28,9 +28,10 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PointPosition:
-    """The position of an answer: everything at or before it has been sent. `low_ts` is 0 in ListRows. `phase`
-    distinguishes the passes over the keys in one answer. `table_id` is the physical id in ListRows and DiffTable, and
-    the logical one in a squashed pull. An empty `key` is before the table's first key."""
+    """The position of an answer: everything at or before it has been sent. `low_ts` is 0 in ListRows and in a snapshot.
+    `phase` combines block and step of a net change (net_page.py); in a snapshot it is 0 before the first line, else 1.
+    `table_id` is the logical id in a squashed pull and in a snapshot, the number of the compared table in DiffTable,
+    and 0 in ListRows. An empty `key` is before the table's first key."""
 
     low_ts: int
     high_ts: int
@@ -53,7 +54,7 @@ def is_snapshot(text: str) -> bool:
 
 
 def decode(kind: Kind, scope: Scope, text: str) -> PointPosition:
-    """Parse a cursor's text. Raises InvalidRequest."""
+    """Parse a cursor's text. Raises InvalidRequest unless `encode` made it for this kind of call and this scope."""
     raw = from_text(text)
     if len(raw) < _HEAD.size or raw[0] not in tuple(Kind):
         raise bad_cursor(f"was not issued by this call: {_AGAIN}")

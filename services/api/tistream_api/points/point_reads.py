@@ -57,7 +57,8 @@ class PointReads:
     def rows(
         self, view: TenantView, scope: Scope, ask: RowsRequest, read_caller: ReadCaller, coding: str | None
     ) -> Answer:
-        """The answer of ListRows. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
+        """Begin the answer of ListRows. `coding` is the Content-Encoding of the answer; None: it is not compressed.
+        Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
 
         def pieces(admitted: Admitted) -> Iterator[Piece]:
             at = self._rows_start(view, scope, ask)

@@ -45,7 +45,9 @@ class RowHistory:
     reads: PoolReads
 
     def answer(self) -> dict[str, Any]:
-        """The answer. Raises UnknownName, InvalidRequest, Undecodable, Unavailable, Gone."""
+        """Read the row's versions in the window, newest first, at most `limit`, except that two events of one commit_ts
+        are never parted. Returns the members of the answer's JSON; `next_to` is the `to` that continues below them,
+        None if no version is left out. Raises UnknownName, InvalidRequest, Undecodable, Unavailable, Gone."""
         ids = self._ids()
         shapes = self.source.shapes(self.scope, ids, self.window)
         exact, scanned, text = self._raw_keys(shapes)
@@ -102,7 +104,8 @@ class RowHistory:
         return sorted(place for place in exact if place[0] not in scanned), sorted(scanned), text
 
     def _rows(self, exact: list[tuple[int, bytes]], scanned: list[int]) -> Iterator[tuple[pa.Table, int]]:
-        """Yield (versions of the row, a commit_ts). Each version has the one before it as `old_value` (segment.SCHEMA).
+        """Yield (versions, a commit_ts): for each (physical id, raw key) in `exact` its versions, and for each physical
+        id in `scanned` those of all its rows. Each version has the one before it as `old_value` (segment.SCHEMA).
         Versions at or below the commit_ts are left out because there are too many; it is 0 if none is left out."""
         for one, key in exact:
             place = pa.table([[one], [key]], schema=PLACES)

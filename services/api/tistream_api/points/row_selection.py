@@ -29,7 +29,7 @@ class RowSelection:
         return replace(self.shape, columns=(*shown, *(column for column in used if column not in shown)))
 
     def narrowed(self, ranges: Sequence[TableRange]) -> list[TableRange]:
-        """The parts of the ranges that may have such rows, in order."""
+        """The parts of the ranges that may have rows for which `where` is true, in order."""
         handles = self.choice.keys(self.shape.version.table)
         if handles is None:
             return list(ranges)
@@ -44,7 +44,8 @@ class RowSelection:
         return found
 
     def selected(self, rows: DecodedRows) -> DecodedRows:
-        """The rows, decoded by `decoded`, for which `where` is true."""
+        """Those of `rows` for which `where` is true, with the columns of `shape`. `rows` must have the columns of
+        `decoded`."""
         table = self.shape.version.table
         kept = self.choice.true_of(table, rows.shape.columns, rows.columns, np.arange(len(rows)))
         chosen = rows if kept.all() else rows.take(np.flatnonzero(kept))

@@ -75,7 +75,8 @@ class SnapshotPage:
     stopping: Callable[[], bool]
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the answer's bytes. Raises Undecodable before the first of them."""
+        """Yield the answer's bytes. Raises Undecodable if the first row to send cannot be decoded; a later one ends the
+        answer with a `continue` line."""
         at, sent = self.at, 0
         if at.phase == 0:
             yield from self._line({"type": "snapshot_begin", "snapshot_ts": str(at.high_ts)})

@@ -129,7 +129,8 @@ class Pull:
                 return
 
     def _late(self, since_ms: int) -> bool:
-        """Whether a pull with a filter has said nothing for too long, so that its client might give up."""
+        """Whether the pull has a filter and FILTERED_MS have passed since `since_ms`, when it last sent bytes
+        (monotonic clock): its client might give up."""
         return self.params.choice is not None and self.clock.monotonic_ms() - since_ms >= FILTERED_MS
 
     def _high(self) -> int:
@@ -137,7 +138,8 @@ class Pull:
         return resolved_ts if self.params.end_ts is None else min(resolved_ts, self.params.end_ts)
 
     def _refuse(self, barrier: Barrier | None, at: Position, sent: int) -> None:
-        """Raise Undecodable (422) if a row that cannot be decoded, `barrier`, kept the answer from sending anything."""
+        """Record the row that cannot be decoded and that ends the answer, `barrier`; None: there is no such row. Raises
+        Undecodable (422) if the answer has sent no event and its position `at` is still its start."""
         if barrier is None:
             return
         self.progress.record_barrier(barrier)

@@ -44,7 +44,8 @@ class NamedTables:
 
 
 def scope_of(scope: Scope, choice: EventChoice | None) -> Scope:
-    """The scope whose rows a pull reads, so that row groups of tables that are left out are not."""
+    """The scope that a pull scans: `scope`, restricted to the tables that the filter names with `tables`, so that no
+    row groups of other tables are read. Without such a filter, `scope` itself."""
     if choice is None or choice.tables is None:
         return scope
     database = None if scope.database is None else fold(scope.database)

@@ -28,8 +28,9 @@ def wanted(
     alive: Alive = always,
     choice: EventChoice | None = None,
 ) -> Iterator[Batch]:
-    """The scope's events after `start` with commit_ts <= `high`; `kind` is the parameter `events`, and `choice` the
-    pull's filter. `alive` checks the client while rows are read."""
+    """Yield the events of the scope after the position `start` with commit_ts <= `high`, in batches. `kind` is the
+    pull's parameter `events`: `rows`, `ddl` or `all`. `budget` limits the size of a batch. `alive` is called while rows
+    are read; it raises if the client has disconnected. `choice` is the pull's filter; None: every event."""
     found = _events(kind, source, scope, start, high, budget, alive, choice)
     return found if choice is None else chosen(choice, found)
 

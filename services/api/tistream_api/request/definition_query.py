@@ -1,4 +1,5 @@
-"""The query parameters of the call that returns the CREATE TABLE statement of a table as of a ts (docs/restore.md)."""
+"""The query parameters of TableDefinition, the call that returns TiDB's TableInfo of a table as of a ts
+(docs/restore.md)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ALL, ROWS, DDL = get_args(EventKinds)
 
 @dataclass(frozen=True, slots=True)
 class PullParams:
-    """The parameters of PullTable, PullDB and PullTenant. Exactly one of `start_ts` and `cursor` is set."""
+    """The parameters of PullTable, PullDB, PullTenant and PullRaw. Exactly one of `start_ts` and `cursor` is set."""
 
     start_ts: int | None
     cursor: str | None

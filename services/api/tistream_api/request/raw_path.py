@@ -1,5 +1,5 @@
-"""Lets routes match the path as it was sent, percent-encoded, because names in a path may contain any character, even a
-slash."""
+"""Routes match the path as it was sent, percent-encoded, because names in a path may contain any character, even a
+slash. This module has the middleware that provides that path, and decodes the names."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ SCHEMA: dict[str, Any] = {
 
 
 def restore_request(body: bytes) -> tuple[CreateRestore, When]:
-    """Parse the body. Raises InvalidRequest, which names the member."""
+    """Parse the body. Returns the request, and its `ts` as a TSO or `now`. Raises InvalidRequest, which names the
+    member."""
     found = read(CreateRestore, body)
     if found.scope.table is not None and found.scope.database is None:
         raise InvalidRequest("scope.table needs scope.database: name the database of the table", {"parameter": "scope"})

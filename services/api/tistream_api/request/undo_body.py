@@ -27,8 +27,9 @@ Text = Annotated[str, Field(max_length=_TEXT_MAX)]
 
 
 def _scalar(value: Any) -> str | int | float | None:
-    """Check that a value is null, a boolean, a number or a text. It is a validator with one error text, because a union
-    type would give an error for each of its members."""
+    """Check that a value is null, a number or a text of at most _TEXT_MAX characters, and return it. Raises
+    PydanticCustomError for others, such as a boolean. It is a validator with one error text, because a union type would
+    give an error for each of its members."""
     if isinstance(value, bool) or not isinstance(value, str | int | float | None):
         raise PydanticCustomError("scalar", "a value is a string, a number or null")
     if isinstance(value, str) and len(value) > _TEXT_MAX:

@@ -57,8 +57,8 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def problems(*statuses: int) -> Responses:
-    """The descriptions of error answers with these statuses. The key `default` keeps FastAPI from adding a description
-    of its own error format, which no call returns."""
+    """The descriptions of error answers with these statuses, and with 401, 403 and 429, which the gate gives for every
+    call. The key `default` keeps FastAPI from adding a description of its own error format, which no call returns."""
     every = sorted({*statuses, 401, 403, 429})  # the gate's answers
     described: Responses = {status: {"description": _DESCRIBED[status], "content": _PROBLEM} for status in every}
     return {**described, "default": {"description": "any other problem", "content": _PROBLEM}}
@@ -85,7 +85,7 @@ def schemas() -> dict[str, Any]:
 
 
 def pull_doc() -> dict[str, Any]:
-    """The `openapi_extra` of PullTable, PullDB and PullTenant."""
+    """The `openapi_extra` of PullTable, PullDB, PullTenant and PullRaw: the content of their answers in each format."""
     names = {name: _SCHEMAS.format(model=model.__name__) for name, model in LINES.items()}
     line: dict[str, Any] = {
         "description": "one line; the last one is of type resolved or continue",

@@ -66,7 +66,7 @@ def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[T
 
 def _needs(http: HttpClient, route: TenantRoute, store_id: int) -> dict[int, StoreNeed]:
     """Ask the sorters what each task of the tenant still needs from the store. Returns it by task id. Raises
-    Unavailable if a sorter cannot be asked."""
+    InvalidRequest if the tenant has no task yet, and Unavailable if a sorter cannot be asked."""
     if not route.tasks:
         raise InvalidRequest(
             f"tenant {route.cluster_id}/{route.tenant_id} has no task yet, because its schema_snap has not been read: "

@@ -44,7 +44,8 @@ class BackfillProgress:
     _rows: OrderedDict[tuple[TenantKey, str], dict[int, int]] = field(default_factory=OrderedDict)
 
     def of(self, view: TenantView, row: BackfillRow) -> BackfillInfo:
-        """The answer of GetBackfill. Raises Unavailable, CorruptObject."""
+        """The answer of GetBackfill: the backfill, and the progress of each of its tables. Before its plan exists, it
+        has no tables. Raises Unavailable, CorruptObject."""
         view.wait_fresh()
         try:
             plan = read_plan(self.objects, view.tenant, row.backfill_id)
@@ -121,7 +122,8 @@ def _without_plan(row: BackfillRow) -> str:
 
 
 def _tables_then(view: TenantView, plan: ChunkPlan) -> list[TableVersion]:
-    """The tables at the plan's min_ts; empty if that part of the schema history is no longer kept."""
+    """The tenant's tables at the plan's min_ts; empty if they cannot be read, for example because that ts lies below
+    retention."""
     try:
         view.check_served(plan.min_ts)
         return view.source.tables_at(min(plan.min_ts, view.resolved_ts()), Scope(view.tenant))

@@ -78,7 +78,7 @@ def _rank(hold: Hold, lasting: bool) -> tuple[int, int]:
 
 
 def _lasting(picture: TenantReports) -> list[Hold]:
-    """Yield the holds that do not end by themselves. They are shown at once."""
+    """The holds that do not end by themselves. They are shown at once."""
     holds = [hold for status in picture.statuses.values() for hold in status.holds if hold.stage == "damaged"]
     for store in picture.stores:
         if store.hold is not None:
@@ -108,7 +108,7 @@ def _of_territory(one: TerritoryInfo) -> Hold | None:
 
 
 def _waits(picture: TenantReports) -> list[Hold]:
-    """Yield the holds that are shown only if they last, because short waits are normal."""
+    """The holds that are shown only once the tenant is late, because short waits are normal."""
     holds = [_of_route(picture)] if picture.route_problem or not picture.task_ids else []
     for status in picture.statuses.values():
         holds.extend(status.holds)

@@ -28,7 +28,8 @@ def _task(picture: TenantReports, task: TaskRoute) -> TaskPlace:
 
 
 def _task_waits(picture: TenantReports, task: TaskRoute) -> str | None:
-    """Why a task waits; None if it does not wait. Of several reasons, the first in the order of the code."""
+    """Why a task waits; None if it does not wait. Of several reasons the first one of this list is returned: no sorter,
+    no report of its sorter, stopped, a hold, its children are about to replace it, it moves to another sorter."""
     status = picture.statuses.get(task.task_id)
     if task.sorter_node is None:
         return "no sorter has it: none is alive"

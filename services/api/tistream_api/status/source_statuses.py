@@ -16,7 +16,7 @@ from tistream.wire.sorter import Hold
 @dataclass(frozen=True, slots=True)
 class SourceReports:
     """Collects the statuses of sources from all ingest processes. Thread-safe. If a process does not answer, its
-    sources are reported as `starting`."""
+    sources are left out of the results."""
 
     http: HttpClient
     tenants: Tenants

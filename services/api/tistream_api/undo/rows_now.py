@@ -1,5 +1,5 @@
-"""Reads the present state of the rows that an undo concerns: by their raw keys, and by their visible keys if rows have
-got other raw keys since."""
+"""Reads the present state of the rows that an undo concerns: by their raw keys, and by the values of their key columns
+if rows have got other raw keys since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses the sink URI of a feed into Iceberg tables, and the keys of its configuration. Pure."""
+"""Parses the sink URI of a feed that writes Iceberg tables, and completes and checks its configuration. Pure."""
 
 from __future__ import annotations
 
@@ -80,8 +80,9 @@ def parse_iceberg_uri(uri: str, prefix: str = "") -> SinkUri:
 
 
 def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:  # noqa: ARG001
-    """Convert the fields of a FeedConfig that were set: the flush interval to ms. `on_table_error` is set to
-    `stop-feed` if it is missing. Raises InvalidRequest."""
+    """Complete `values`, the fields from which the FeedConfig will be built, in place: the flush interval is converted
+    to ms, and `on_table_error` becomes `stop-feed` if it is missing. `old_values` is not used. Raises InvalidRequest if
+    the catalog's URI or the warehouse is missing, or if the interval is invalid."""
     iceberg = values["iceberg"]
     for name in ("catalog_uri", "warehouse"):
         if not iceberg.get(name):

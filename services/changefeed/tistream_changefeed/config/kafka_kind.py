@@ -1,4 +1,4 @@
-"""Completes and checks the configuration of a feed into Kafka. Pure."""
+"""Completes and checks the configuration of a feed that writes to Kafka. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PROTOCOLS = {"default": "open-protocol", "open": "open-protocol"}
 
 
 def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:
-    """Convert the fields of a FeedConfig that were set: names of protocols and mechanisms in TiCDC's spellings, and
-    `output-old-value`, which `old_values` has by protocol. Raises InvalidRequest for a protocol that only other sinks
-    have."""
+    """Complete `values`, the fields from which the FeedConfig will be built, in place: TiCDC's spellings of protocols
+    and mechanisms become those of FeedConfig, and `output_old_value` is set to that of the protocol in `old_values`
+    (default: true). Raises InvalidRequest for the protocol csv, which is for object storage."""
     protocol = values["protocol"]
     name = str(protocol.get("protocol", "open-protocol")).lower()
     if name == "csv":

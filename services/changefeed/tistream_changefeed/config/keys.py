@@ -15,7 +15,7 @@ Kind = Literal["flag", "number", "text", "texts", "numbers"]
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
     """A supported key: the path of the field of FeedConfig that it sets, and the kind of its value. Numbers lie between
-    `low` and `high`, both inclusive. The value of a key of kind `secret` is replaced by a reference."""
+    `low` and `high`, both inclusive. `secret`: the value is stored encrypted, and a reference replaces it."""
 
     field: str
     kind: Kind

@@ -1,4 +1,5 @@
-"""Parses the sink URI of a feed into MySQL, MariaDB or TiDB, and the keys of its configuration. Pure."""
+"""Parses the sink URI of a feed that writes into MySQL, MariaDB or TiDB, and completes and checks its configuration.
+Pure."""
 
 from __future__ import annotations
 
@@ -134,8 +135,9 @@ def parse_mysql_uri(uri: str, prefix: str = "") -> SinkUri:
 
 
 def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:  # noqa: ARG001
-    """Convert the fields of a FeedConfig that were set: no more than WORKERS_MAX connections are opened, and durations
-    are in ms. Raises InvalidRequest."""
+    """Complete `values`, the fields from which the FeedConfig will be built, in place: the number of connections
+    becomes at most WORKERS_MAX, and durations are converted to ms. `old_values` is not used. Raises InvalidRequest if a
+    duration is invalid."""
     mysql = values["mysql"]
     mysql["workers"] = min(mysql.get("workers", 16), WORKERS_MAX)
     for name, key, bounds in _DURATIONS:

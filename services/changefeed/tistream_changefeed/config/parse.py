@@ -237,8 +237,8 @@ def _number(key: str, value: Any, low: int, high: int) -> int:
 
 
 def _nearest(key: str, keys: SinkKeys) -> str:
-    """The end of an error that offers a known key: one of the same section whose name begins so or is similar, or else
-    a similar key of another section."""
+    """The end of an error about the unknown key `key`: it offers a known key of the same section that begins with the
+    same text or is similar, or else a similar key of another section. Without such a key, it says to remove `key`."""
     known = [*keys.used, *OLD_VALUE, *keys.fixed, *LISTS, *keys.unneeded]
     section, dot, name = key.rpartition(".")
     names = [one.removeprefix(f"{section}{dot}") for one in known if one.rpartition(".")[0] == section]

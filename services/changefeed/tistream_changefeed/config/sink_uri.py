@@ -1,4 +1,4 @@
-"""Parses the sink URI of a feed into Kafka: its brokers, topic, options and secrets. Pure."""
+"""Parses the sink URI of a feed that writes to Kafka: its brokers, topic, options and secrets. Pure."""
 
 from __future__ import annotations
 

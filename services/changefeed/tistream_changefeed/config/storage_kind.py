@@ -1,4 +1,5 @@
-"""Parses the sink URI of a feed into object storage, and completes and checks its configuration. Pure."""
+"""Parses the sink URI of a feed that writes files (`s3://…` or `file://…`), and completes and checks its configuration.
+Pure."""
 
 from __future__ import annotations
 
@@ -110,8 +111,9 @@ def parse_storage_uri(uri: str, prefix: str = "") -> SinkUri:
 
 
 def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:  # noqa: ARG001
-    """Convert the fields of a FeedConfig that were set: the format in lower case, and the flush interval to ms.
-    `on_table_error` is set to `stop-feed` if it is missing. Raises InvalidRequest."""
+    """Complete `values`, the fields from which the FeedConfig will be built, in place: the format is written in lower
+    case, the flush interval is converted to ms, and `on_table_error` becomes `stop-feed` if it is missing. `old_values`
+    is not used. Raises InvalidRequest if the protocol is missing or the interval is invalid."""
     storage = values["storage"]
     if "format" not in storage:
         raise refused("it names no protocol: add protocol=csv, protocol=canal-json or protocol=parquet")

@@ -20,8 +20,8 @@ from tistream.read.plan import OP_DELETE
 
 
 def paired(sets: Sequence[Rows]) -> Rows:
-    """Merge sets of events of one table version into one set. A delete and a put of one visible key become one put;
-    both are dropped if the row is the same."""
+    """Merge sets of events of one table version into one set. A delete and an insert of rows whose key columns have the
+    same values become one update, whatever their raw keys; both are dropped if the row is the same."""
     one = _joined(sets)
     deletes, puts = np.flatnonzero(one.op == OP_DELETE), np.flatnonzero((one.op != OP_DELETE) & (one.old_at < 0))
     if not len(deletes) or not len(puts) or one.new is None or one.old is None:
@@ -65,7 +65,9 @@ def _joined(sets: Sequence[Rows]) -> Rows:
 
 
 def _images(found: Sequence[tuple[Image | None, Int64s]]) -> tuple[Image | None, Int64s]:
-    """Concatenate the rows of several sets at the given indexes. Returns them, and the row indexes in the result."""
+    """Concatenate the row images (the old or the new rows) of several sets of events. `found` has for each set its
+    image, None if it has no rows, and for each event the index of its row in the image; -1: no row. Returns the
+    concatenated image, None if no set has one, and all indexes, as indexes in the result."""
     images = [image for image, _ in found if image is not None]
     at, begin = [], 0
     for image, places in found:
@@ -79,8 +81,9 @@ def _images(found: Sequence[tuple[Image | None, Int64s]]) -> tuple[Image | None,
 
 
 def key_texts(rows: Rows, image: Image, at: Int64s) -> Any:
-    """The visible keys of the rows of `image` (the old or the new rows of these events) with the indexes `at`, as text
-    in the form of handle_bytes.key_text. In a table without a key they are the integers of `_tidb_rowid`."""
+    """The keys, as events show them, of the rows of `image` (the old or the new rows of these events) with the indexes
+    `at`, as text in the form of handle_bytes.key_text. In a table without a key they are the integers of
+    `_tidb_rowid`."""
     keys = [one.take(pa.array(at)) for one in image.keys]
     columns = rows.version.table.key_columns
     if not columns:

@@ -43,8 +43,8 @@ class TableComparison:
 
     @property
     def moves(self) -> bool:
-        """Whether a row may have got another raw key between the two timestamps: one visible key then has several raw
-        keys."""
+        """Whether a row may have got another raw key between the two timestamps. Then several raw keys may belong to
+        the same values of the key columns."""
         table = self.version.table
         by_handle = not table.key_columns or table.key_columns == table.handle_columns
         return len(self.ids) > 1 or not by_handle

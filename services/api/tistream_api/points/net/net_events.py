@@ -1,8 +1,8 @@
 """Yields the net changes of a table as events, in the order in which they are sent, from any position on.
 
-The order within a table is that of raw keys, and of one raw key the delete comes first. If a visible key may have
-several raw keys, the rows are joined in memory. Above PAIRED_ROWS or PAIRED_BYTES there are two passes over the keys
-instead: all deletes come before all puts, so that a row which moved is a delete and then a put.
+The order within a table is that of raw keys, and of one raw key the delete comes first. If several raw keys may belong
+to the same values of the key columns, the rows are joined in memory. Above PAIRED_ROWS or PAIRED_BYTES there are two
+passes over the keys instead: all deletes come before all puts, so that a row which moved is a delete and then a put.
 """
 
 from __future__ import annotations

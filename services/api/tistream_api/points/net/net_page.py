@@ -47,8 +47,8 @@ class NetPart:
 @dataclass(slots=True)
 class NetPage:
     """One answer. It begins after the position `at`, and sends `parts` in order, at most `limit` events. `count` is
-    called with what is about to be sent, `record_barrier` with a row that cannot be decoded, and the answer ends early
-    once `stopping` returns True."""
+    called with the numbers of events, rows and bytes that are about to be sent, `record_barrier` with a row that cannot
+    be decoded, and the answer ends early once `stopping` returns True."""
 
     kind: Kind
     scope: Scope
@@ -63,7 +63,8 @@ class NetPage:
     stopping: Callable[[], bool]
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the answer's bytes. Raises Undecodable before the first of them."""
+        """Yield the answer's bytes. If the first row to send cannot be decoded, raises Undecodable before any bytes; a
+        later one ends the answer with a cursor."""
         at, sent, more = self.at, 0, False
         try:
             for events, after, barrier in self._batches():

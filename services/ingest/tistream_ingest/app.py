@@ -107,12 +107,14 @@ class ProcessEnvironment:
 
 
 def _histories(http: HttpClient, registry: Callable[[], str]) -> Callable[[TenantKey], History]:
-    """Create the function that returns a tenant's schema history, as the schema registry has it now."""
+    """Create the function that returns a tenant's schema history, as the schema registry has it now. `registry` returns
+    the URL of a schema registry."""
     return lambda tenant: SchemaReplica(SchemaClient(http, registry), tenant).refresh()
 
 
 def _reads(pool: RoutedPool, http: HttpClient, registry: Callable[[], str]) -> TenantReads:
-    """Create what restores read tenants with: the schema history from the registry, and the committed pool."""
+    """Create the object through which restores read tenants: the schema history from the registry, and the committed
+    rows in the pool."""
 
     def pool_now(_: TenantKey) -> tuple[int, Sequence[IndexShard]]:
         return pool.reached_ts(), pool.current().shards
@@ -121,7 +123,8 @@ def _reads(pool: RoutedPool, http: HttpClient, registry: Callable[[], str]) -> T
 
 
 def _announcer(meta: MetaClient) -> Callable[[TenantKey, int, int], None]:
-    """Create the function that announces a file to the meta servers by tenant, store and ts."""
+    """Create the function that announces a file to the meta servers by tenant, store and ts. If an announcement fails,
+    that is only logged."""
 
     def announce(tenant: TenantKey, store_id: int, ts: int) -> None:
         notification = Notification(

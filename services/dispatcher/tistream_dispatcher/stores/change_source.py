@@ -37,7 +37,7 @@ class ReadFile:
 
     @property
     def weight(self) -> int:
-        """Its bytes in memory: exact for the watermarks, approximate for the rest."""
+        """The bytes that the file takes in memory: exact for its watermarks, approximate for the rest."""
         bounds = sum(len(group.key_min or b"") + len(group.key_max or b"") for group in self.groups)
         return int(self.watermarks.get_total_buffer_size()) + bounds + GROUP_BYTES * (1 + len(self.groups))
 
@@ -48,7 +48,8 @@ class ReadFile:
 
 def read_file(objects: ObjectStore, key: str, arrived_ms: int, tail_bytes: int = TAIL_BYTES) -> ReadFile:
     """Read the footer and the watermark rows of a change file. This is one request if the last `tail_bytes` of the
-    object contain them, else two or three. `arrived_ms`: wall clock. Raises NotFoundYet, CorruptObject, Unavailable."""
+    object contain them, else two or three. `arrived_ms`: when the file was noticed, by the wall clock. Raises
+    NotFoundYet, CorruptObject, Unavailable."""
     file = open_change_file(objects, key, tail_bytes)
     watermarks = read_watermarks(objects, file)
     fresh = file.prev_ts == 0 and watermarks.num_rows > 0 and watermarks["base_ts"].null_count == 0

@@ -98,7 +98,7 @@ class ListSchedule:
         self.list_now()
 
     def list_now(self) -> None:
-        """Let the next step LIST everything at once."""
+        """Make every LIST due at once."""
         self._poll_ms = self._discover_ms = 0
 
     def next_ms(self) -> int:

@@ -77,16 +77,16 @@ class StoreFeed:
     # -- finding files ---------------------------------------------------------------------------------------------
 
     def announced(self, stamps: Iterable[int]) -> bool:
-        """Read the announced files `stamps`. Returns whether any of them was new. A file that does not exist yet is
-        found by a later LIST."""
+        """Read those of the announced files that are not known yet; `stamps` are their ts. Returns whether any of them
+        exists. A file that does not exist yet is found by a later LIST."""
         return self._look(sorted(stamps))
 
     def lacks(self, stamps: Iterable[int]) -> bool:
-        """Whether any of these files would be read if it existed."""
+        """Whether any of the files with the ts `stamps` has not been found yet, and would be read if it existed."""
         return any(self._is_new(ts) for ts in stamps)
 
     def poll(self) -> bool:
-        """LIST new files and read them. Returns whether there were any. Raises Unavailable."""
+        """LIST new files and read them, at most READS_MAX. Returns whether there were any. Raises Unavailable."""
         now_ms = self._clock.monotonic_ms()
         prefix = layout.change_file_prefix(self._tenant, self.store_id)
         start = layout.change_file(self._tenant, self.store_id, self._list_after(now_ms))

@@ -1,4 +1,4 @@
-"""Deletes the change files, of the stores that this dispatcher reads, that no task needs any more (consumed files). The
+"""Deletes consumed files: change files that no task needs any more, of the stores that this dispatcher reads. The
 tenants' feeds decide which files these are. A store is LISTed only when one of its files may have reached its age, so a
 store without new files causes no requests."""
 
@@ -66,8 +66,8 @@ class ConsumedFiles:
         return self._every_ms is not None and self._clock.monotonic_ms() >= self._due_ms
 
     def note(self, stores: Mapping[int, StoreChains], needs: Sequence[TaskNeeds | None]) -> None:
-        """Compute the files that no task needs, from the stores' chains and from the needs of each task of the
-        tenant."""
+        """Compute the files that no task needs, from the stores' chains and from the needs of each task of the tenant
+        (None for a task of which nothing is known: then no file is deleted). `files` returns the result."""
         self._due_ms = self._clock.monotonic_ms() + (self._every_ms or 0)
         marks = {store_id: consumed(needs, store_id) for store_id in stores}
         read = {

@@ -80,7 +80,8 @@ class Discovery:
             self._report_now()
 
     def listed(self) -> set[int]:
-        """LIST the tenant's stores. If that fails, returns an empty set and sets `problem` to the reason.
+        """LIST the tenant's stores. Returns those that the routes name, or that have a change file. If the LIST fails,
+        it returns an empty set and sets `problem` to the reason.
 
         A prefix with a store's name and no change file does not count, because a store that counts is LISTed for ever,
         at a cost. A few of these prefixes are examined in each call, in turn.
@@ -100,9 +101,9 @@ class Discovery:
         return stores & (self._named | self._with_files)
 
     def _look(self, stores: set[int]) -> None:
-        """Examine prefixes, and add the stores that have a change file to `stores`. An error of one store does not
-        affect the others. If the object store does not answer, the remaining prefixes are left to the next call, so
-        that the caller waits for only one timeout."""
+        """Find out which of these stores have a change file, and remember them. An error of one store does not affect
+        the others. If the object store does not answer, the remaining stores are left to the next call, so that the
+        caller waits for only one timeout."""
         in_vain = 0
         for store_id in sorted(stores, key=lambda one: (one <= self._looked, one)):
             self._troubles.pop(store_id, None)

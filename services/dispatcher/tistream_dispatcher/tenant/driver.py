@@ -155,7 +155,7 @@ class TenantDriver:
             feeds[key][1].wake()
 
     def stores(self, cluster_id: str | None, tenant_id: str | None) -> StoreList:
-        """The status of every store, of one tenant or of all."""
+        """The status of every store that this dispatcher reads or will read; None as cluster or tenant id: of any."""
         with self._lock:
             feeds = sorted(self._feeds.items(), key=lambda one: one[0])
         stores: list[StoreStatus] = []

@@ -206,8 +206,8 @@ class TenantFeed:
         log.info("store is another dispatcher's", extra={"tenant": str(self.tenant), "store": store_id})
 
     def _may_begin(self) -> bool:
-        """Whether a new store may be read: the positions of all tasks are known, or those of some tasks after
-        WAIT_FOR_ALL_MS."""
+        """Whether files may be read now: the positions of all tasks are known, or those of some tasks are, and a store
+        is read already or WAIT_FOR_ALL_MS have passed."""
         if not self._receivers.received:
             return False
         now_ms = self._clock.monotonic_ms()
@@ -309,7 +309,8 @@ class TenantFeed:
             self._discovery.note(store_ids - self._share.named)
 
     def _store(self, store_id: int) -> None:
-        """Begin to read a store at the lowest position of its tasks, unless it is read already."""
+        """Begin to read a store at the lowest position of its tasks, unless it is read already. The stores are then
+        LISTed at once."""
         if store_id not in self._stores:
             positions = self._receivers.lowest_positions(store_id)
             feed = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics, self.room)
@@ -320,7 +321,7 @@ class TenantFeed:
 
     def _fill(self, router: Router) -> bool:
         """Move the files that are next into the window, store by store in turn, until the window is full or a batch is
-        worth sending."""
+        worth sending. Returns whether any file was moved."""
         added = 0
         going = list(self._stores.values())
         while going and added < FILL_FILES:

@@ -124,7 +124,8 @@ class BackfillRunner:
         return worked
 
     def _write(self, row: BackfillRow) -> bool:
-        """Write the next chunks of a backfill from a BR full backup. Returns whether any chunks were missing."""
+        """Write the next chunks of a backfill from a BR full backup; if all chunks exist, create the object that says
+        so. Returns whether any chunk was written."""
         planned = self._planned(row)
         tenant = _tenant(row)
         units = missing_units(planned.units, self._there(row), WAVE_UNITS)
@@ -136,8 +137,9 @@ class BackfillRunner:
         return self._counted(row, self.writer.write(row.source.url, works))
 
     def _write_sql(self, row: BackfillRow) -> bool:
-        """Read and write the next chunks of a backfill by SQL, at most as many as its request has threads. Returns
-        whether any chunks were missing."""
+        """Read and write the next chunks of a backfill by SQL, at most as many as its request has threads. The first
+        call stores the plan; if all chunks exist, the object that says so is created. Returns whether any chunk was
+        written."""
         tenant = _tenant(row)
         try:
             plan = read_plan(self.objects, tenant, row.backfill_id)
@@ -164,8 +166,9 @@ class BackfillRunner:
         return any(result.written for result in results)
 
     def _planned(self, row: BackfillRow) -> BackupPlan:
-        """The plan of a backfill from a BR full backup. Every process computes the same plan, and the first one writes
-        it."""
+        """The plan of a backfill from a BR full backup. Every process computes the same plan, and the first one stores
+        it. Raises InvalidRequest if the backup is older than the tenant's snapshot, CorruptObject if another plan is
+        stored."""
         key = _tenant(row), row.backfill_id
         if key not in self._plans:
             assert row.source.url is not None

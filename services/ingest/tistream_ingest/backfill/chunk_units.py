@@ -35,8 +35,15 @@ class BackupPlan:
 
 
 def plan_backup(spans: Iterable[KeySpan], pairs: Sequence[SstPair], base_ts: int) -> BackupPlan:
-    """Plan the chunks, as of `base_ts`, for record spans, which do not overlap, and pairs of SST files in key order
-    (full_backup.sst_pairs). Equal arguments give the same plan, whichever process makes it."""
+    """Plan the chunks of a backfill and the units of work that write them.
+
+    Args:
+        spans: the record spans of the requested tables, which do not overlap.
+        pairs: the backup's pairs of SST files, in key order (full_backup.sst_pairs).
+        base_ts: the ts of all rows in the backup.
+
+    Equal arguments give the same plan, whichever process makes it.
+    """
     starts = [pair.write.start_key for pair in pairs]
     chunks: list[KeySpan] = []
     of_pair: dict[int, list[tuple[int, KeySpan]]] = {}

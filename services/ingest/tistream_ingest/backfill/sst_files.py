@@ -83,7 +83,7 @@ def read_rows(local: LocalPair, span: KeySpan, base_ts: int) -> Iterator[pa.Tabl
 
 
 class _RocksError(Exception):
-    """RocksDB rejected a file, or a block of a file."""
+    """Raised if RocksDB rejects a file, or a block of a file."""
 
 
 _NOTHING = (pa.array([], pa.large_binary()), pa.array([], pa.large_binary()))

@@ -76,7 +76,7 @@ class Joined:
 
     @property
     def value_count(self) -> int:
-        """The number of elements of `values`."""
+        """The number of values in all arrays of `values` together."""
         return sum(map(len, self.values))
 
     def shown(self, change: int) -> str:
@@ -162,8 +162,9 @@ def _positions(keys: pa.Array, start_ts: I64, wanted: pa.Array, wanted_ts: I64) 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Changes with old values. values: as in `changes`, in one array; old_at: for each change, the number of its old
-    value, which is null for a key without an older version."""
+    """Changes with old values. values: the values of `changes`, and after them the old values that come from the pool,
+    in one array. old_at: for each change, the number of its old value in `values`, which is null for a key without an
+    older version."""
 
     changes: Joined
     values: pa.Array
@@ -183,8 +184,8 @@ class Completed:
 
 
 def with_old_values(changes: Joined, newest: Callable[[pa.Array], pa.Array]) -> Completed:
-    """Add old values. `newest` looks up the values of sorted, distinct keys just before the window; null where a key
-    did not exist."""
+    """Add old values. `newest` gets sorted, distinct keys, and returns for each the value of its newest version at or
+    below the window's low end; null where the key did not exist."""
     first = ~changes.same_key
     older = newest(changes.read["key"].take(pa.array(changes.at[first])))
     old_at = np.roll(changes.value_at, 1)

@@ -1,5 +1,5 @@
-"""Starts Spark only when the first job comes, so that a platform without log backups and backfills has no second
-JVM."""
+"""Starts Spark only when the first job comes, so that a platform without log backups, backfills and restores has no
+second JVM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LazyRunner:
 
     @property
     def slots(self) -> int:
-        """The number of shards of a release that can run at the same time."""
+        """The number of shards of a release that can run at the same time. Spark is started if needed."""
         return self._begun().slots
 
     def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: FileLimits) -> list[Surveyed]:

@@ -48,7 +48,8 @@ def guarded(work: Callable[[], Result]) -> Result | WorkFailure:
 
 def survey(log: ObjectStore, shard: ReleaseShard, limits: FileLimits, shards: int) -> Survey:
     """Measure how the sizes of the shard's changes are distributed over commit_ts. A value that is in a `default` slice
-    counts with the mean size of the slice's values."""
+    counts with the mean size of the slice's values. `shards` is the number of all shards: the more there are, the finer
+    are the bins of each, for files of the size `limits`."""
     stored = sum(one.entries for one in shard.values)
     mean = sum(one.plain for one in shard.values) // stored if stored else 0
     times, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -69,8 +70,9 @@ def survey(log: ObjectStore, shard: ReleaseShard, limits: FileLimits, shards: in
 
 
 def _bins(ts: I64, total: I64, first: I64, rows_each: int, bytes_each: int) -> list[Bin]:
-    """Group changes into bins, each of whole commit_ts. `first`: the first row of each commit_ts. `total`: for each
-    row, the sum of sizes up to it."""
+    """Group changes into bins, each of whole commit_ts, with about `rows_each` rows or `bytes_each` bytes. `ts`: the
+    commit_ts of each row, in order. `total`: for each row, the sum of sizes up to it. `first`: the first row of each
+    commit_ts."""
     out: list[Bin] = []
     start = 0
     while start < len(ts):
@@ -118,8 +120,8 @@ def _values(log: ObjectStore, shard: ReleaseShard, changes: Joined) -> pa.Table:
 
 
 def _check_late(log: ObjectStore, shard: ReleaseShard, job: ReleaseJob, old: OldValues) -> None:
-    """Check commits that belong to earlier releases: each must repeat a row in the pool. If the log adds a new commit
-    there, the log has broken the promise of its checkpoint."""
+    """Check commits that belong to earlier releases: each must repeat a row in the pool. Raises InvariantBroken
+    (invariant 5) if one does not: the log has broken the promise of its checkpoint."""
     if not shard.late or shard.window.low <= job.pool.floor_ts:
         return
     window = Window(job.pool.floor_ts, shard.window.low)

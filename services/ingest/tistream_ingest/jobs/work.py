@@ -38,7 +38,7 @@ class ReleaseShard:
 
     @property
     def weight(self) -> int:
-        """The unpacked bytes of the slices that the shard must read."""
+        """The unpacked bytes of the slices that the shard must read, and 4 KiB for the shard itself."""
         return sum(one.plain for one in (*self.writes, *self.values, *self.late)) + 4096
 
 

@@ -28,8 +28,9 @@ def flush_interval_ms(flushes: Mapping[int, Sequence[int]]) -> float | None:
 
 def hold_of_checkpoint(checkpoint_ts: int, since_ms: int, flushes: Mapping[int, Sequence[int]], now_ms: int) -> Hold:
     """The hold (the reason for missing progress) of a source that has released everything up to the log's checkpoint.
-    since_ms: when this process saw the checkpoint move. The hold names the checkpoint object only if the checkpoint
-    stands still, because a hold without an object is shown only for a tenant that is late."""
+    since_ms: when this process saw the checkpoint move. flushes: by store, the times in ms of its last flushes. The
+    hold names the checkpoint object only if the checkpoint stands still, because a hold without an object is shown only
+    for a tenant that is late."""
     interval = flush_interval_ms(flushes) or FLUSH_MS
     limit = max(2 * interval, STANDS_MS_MIN)
     age = now_ms - physical_ms(checkpoint_ts)

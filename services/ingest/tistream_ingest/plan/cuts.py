@@ -75,8 +75,8 @@ def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: FileLi
 
 
 def _by_keys(window: Window, index: int, surveys: Sequence[Survey], limits: FileLimits) -> list[ReleaseFile]:
-    """Divide the changes of one commit_ts, which are too many for one file, into several files between shards, which
-    are in key order."""
+    """Divide the changes of one commit_ts, which are too many for one file, into several files by keys. The keys of a
+    file begin where those of a shard begin; `surveys` are in key order."""
     starts: list[bytes] = [b""]
     rows = size = 0
     for survey in surveys:

@@ -24,7 +24,8 @@ class SourceRules:
     flushes_kept: int = 16
 
     def shard_bytes(self, total: int, slots: int) -> int:
-        """The size of each shard, in unpacked bytes, for a release that has `total` unpacked bytes in all."""
+        """The size of each shard, in unpacked bytes, for a release that has `total` unpacked bytes in all. `slots`: the
+        number of shards that can run at the same time."""
         return max(self.shard_bytes_min, min(self.shard_bytes_max, -(-total // slots)))
 
 

@@ -40,11 +40,11 @@ def shared_out(slices: Iterable[Slice], cut: Sequence[KeySpan]) -> list[tuple[Sl
 
 
 def _cuts(weights: Sequence[tuple[int, int, int]], each: int) -> list[int]:
-    """The positions that divide the numbers into ranges, from the lowest number on, each with the sum of weights `each`
-    or up to 1 / MORE more. Between the two sums, a range ends where its end cuts the smallest weight. If no range of
-    numbers begins or ends there, it ends at `each`. Each weight is spread evenly over its range of numbers. Sums are
-    fixed-point integers, so that what is added at the beginning of a range and subtracted at its end cancels
-    exactly."""
+    """The positions that divide numbers into ranges, from the lowest number on, each with the sum of weights `each` or
+    up to 1 / MORE more. `weights` has (low, high, weight): the weight is spread evenly over the numbers from low to
+    high, both included. Between the two sums, a range ends where its end cuts the smallest weight. If no weight's
+    numbers begin or end there, it ends at `each`. Sums are fixed-point integers, so that what is added at the beginning
+    of a range and subtracted at its end cancels exactly."""
     each <<= POINT
     most = each + each // MORE
     slopes, begun, ended = (Counter[int]() for _ in range(3))

@@ -29,7 +29,8 @@ class AllowedTargets:
     dsn_dir: str | None
 
     def check(self, place: Place) -> None:
-        """Check a target. Raises TargetNotAllowed, InvalidRequest."""
+        """Check a target. Raises TargetNotAllowed if the settings do not allow it, InvalidRequest if its URL is
+        malformed."""
         if isinstance(place, MySqlPlace):
             self.server(place.dsn_file)
         else:

@@ -1,5 +1,6 @@
-"""The work items of executors in a restore: read rows at a ts, decode them, write them to the target, and fingerprint
-them."""
+"""The work items of a restore, which executors run. One counts the rows of a part of a table and cuts it into chunks;
+one reads a chunk's rows as of a ts, fingerprints them and writes them into the target; one reads a part of the target
+back and fingerprints it."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class CountWork:
     rows_max: int
 
     def run(self, objects: ObjectStore) -> list[tuple[bytes, int]]:
-        """Read the keys of the part. Returns the ends of its chunks (restore_plan.cuts)."""
+        """Read the keys of the part. Returns the last key and the number of rows of each of its chunks."""
         read, store = self.read, cast(Any, objects)  # to mypy no protocol is hashable
         sizes = measure_range(read.shards, _reader(store), Window(0, read.ts), read.wanted)
         return list(restore_plan.cuts(sizes, self.rows_max))
@@ -69,8 +70,8 @@ class ChunkWork:
     write: bool
 
     def run(self, objects: ObjectStore) -> Fingerprint:
-        """Write the chunk. Returns the fingerprint of its rows. Raises Undecodable, TargetFailed, NotFoundYet,
-        Unavailable, CorruptObject."""
+        """Read the chunk's rows, and write them unless `write` is false. Returns the fingerprint of the rows. Raises
+        Undecodable, TargetFailed, NotFoundYet, Unavailable, CorruptObject."""
         table, batches = parse_table(self.one.info), []
         total = Fingerprint()
         for versions in _versions(objects, self.read):

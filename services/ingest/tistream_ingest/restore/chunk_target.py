@@ -63,8 +63,8 @@ class ChunkTarget(Protocol):
         """Write a chunk, unless the target has it."""
 
     def parts(self, one: NumberedTable, chunks: int) -> list[int]:
-        """How a table with `chunks` chunks is read back for a comparison: the numbers of the parts that `fingerprint`
-        can read. Empty if the target cannot be read back."""
+        """The numbers of the parts in which `fingerprint` reads the table back, after `chunks` chunks were written.
+        Empty if the target cannot be read back."""
 
     def fingerprint(self, one: NumberedTable, part: int) -> Fingerprint:
         """The fingerprint of the rows in part `part`, read back from the target."""

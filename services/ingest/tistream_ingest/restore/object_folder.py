@@ -31,13 +31,15 @@ class ObjectFolder:
     files: re.Pattern[str]
 
     def taken(self) -> bool:
-        """Whether the folder has objects that this restore did not create. Raises TargetRefused, Unavailable."""
+        """Whether the folder has objects that this restore did not create. Raises TargetRefused if its CLAIM object
+        cannot be understood, Unavailable."""
         owner = self._owner()
         return owner[0] != self.restore_id if owner is not None else self._any()
 
     def claim(self, *, replace: bool) -> None:
-        """Record that the folder belongs to this restore, and delete the files of other restores. Raises TableExists
-        unless `replace`, TargetRefused, Unavailable."""
+        """Record that the folder belongs to this restore, and delete the files of other restores in it. Without
+        `replace`, raises TableExists if the folder has objects that this restore did not create. Raises TargetRefused
+        if these objects are of no restore, Unavailable."""
         owner = self._owner()
         if owner is None:
             if self._any():
@@ -80,7 +82,7 @@ class ObjectFolder:
 
     def _owner(self) -> tuple[str, str] | None:
         """Read which restore the folder belongs to. Returns its id, and the version of the object that states it; None
-        if no object states it."""
+        if no object states it. Raises TargetRefused if the object cannot be understood."""
         try:
             version = self.objects.head(self.prefix + CLAIM).version
             found = orjson.loads(self.objects.get(self.prefix + CLAIM))

@@ -207,7 +207,7 @@ class RestoreAttempt:
 
     def _planned(self, ts: int, ids: dict[Name, tuple[int, ...]], rows_max: int) -> tuple[PlannedTable, ...]:
         """The stored plan. If there is no plan yet, one is made and stored; if two processes do that, the plan of the
-        first one counts."""
+        first one counts. `ids`: the physical ids of each table. `rows_max`: of a chunk."""
         key, restore_id = layout.restore_plan(self.tenant, self.work.wanted.restore_id), self.work.wanted.restore_id
         try:
             return restore_plan.decode(key, restore_id, self.objects.get(key))
@@ -230,7 +230,8 @@ class RestoreAttempt:
         return restore_plan.decode(key, restore_id, self.objects.get(key))
 
     def _shards(self, ts: int, ids: Iterable[int]) -> Sequence[IndexShard]:
-        """The shards of the pool that have these tables. Raises Gone if the pool no longer has the state at `ts`."""
+        """The shards of the pool that have rows of these physical ids. Raises Gone if the pool no longer has the state
+        at `ts`."""
         shards = self.tenants.shards(self.tenant, ts)
         spans = [records_of(one).span for one in ids]
         over = [shard for shard in shards if any(shard.span.overlaps(span) for span in spans)]

@@ -83,7 +83,7 @@ def cuts(
     """Cut rows into chunks. Yields the last key and the number of rows of each chunk.
 
     Args:
-        sizes: for each table that was read, its keys, a binary array in ascending order, and the bytes of all its rows.
+        sizes: for each batch of rows, in key order: its keys, as a binary array, and the bytes of all its rows.
         rows_max, bytes_max: the limits of a chunk. A single row may be larger.
     """
     rows, size, last = 0, 0.0, b""
@@ -103,8 +103,8 @@ def cuts(
 
 
 def chunks_of(counted: Iterable[tuple[TableRange, Sequence[tuple[bytes, int]]]]) -> tuple[Chunk, ...]:
-    """The chunks of a table, numbered in key order. `counted` has the parts of the table, in order, each with its
-    `cuts`."""
+    """The chunks of a table, numbered in key order. `counted` has the parts of the table, in key order, each with the
+    last key and the number of rows of each of its chunks (`cuts`)."""
     found: list[Chunk] = []
     for part, ends in counted:
         start = part.span.start
@@ -132,7 +132,8 @@ def encode(restore_id: str, tables: Sequence[PlannedTable]) -> bytes:
 
 
 def decode(key: str, restore_id: str, body: bytes) -> tuple[PlannedTable, ...]:
-    """Decode the object that `encode` has made. Raises CorruptObject."""
+    """Decode the stored plan, the object `key`, which `encode` has made. Raises CorruptObject if it is malformed, or of
+    another restore than `restore_id`."""
     try:
         found = orjson.loads(body)
         if (found["version"], found["restore_id"]) != (_VERSION, restore_id):

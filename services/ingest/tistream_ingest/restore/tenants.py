@@ -16,14 +16,15 @@ from tistream_ingest.restore.restore_attempt import TableAtTs
 
 @dataclass(frozen=True, slots=True)
 class TenantReads:
-    """Implements restoring.Tenants. `history` returns a tenant's schema history. `pool` returns the ts up to which its
-    pool has every row, and its shards."""
+    """Implements restore_attempt.Tenants. `history` returns a tenant's schema history. `pool` returns the ts up to
+    which its pool has every row, and its shards."""
 
     history: Callable[[TenantKey], History]
     pool: Callable[[TenantKey], tuple[int, Sequence[IndexShard]]]
 
     def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableAtTs]:
-        """Implement Tenants.tables: the tables with these names at the ts, in the order of `names`."""
+        """Implement Tenants.tables: the tables with these names at the ts, in the order of `names`. Raises UnknownName
+        if there is no such base table at that ts."""
         history = self.history(tenant)
         databases = {database for database, _ in names}
         found = {
@@ -41,8 +42,8 @@ class TenantReads:
         return tables
 
     def shards(self, tenant: TenantKey, ts: int) -> Sequence[IndexShard]:
-        """Implement Tenants.shards: the shards of the tenant's pool as it is now, in key order, with every row
-        committed up to `ts`."""
+        """Implement Tenants.shards: all shards of the tenant's pool, in key order. Raises Unavailable if the pool does
+        not have every row that was committed up to `ts` yet."""
         reached_ts, shards = self.pool(tenant)
         if reached_ts < ts:
             raise Unavailable(f"the pool of tenant {tenant} has reached {reached_ts}, and {ts} is to be read")

@@ -124,7 +124,7 @@ class SourceDriver:
         )
 
     def statuses(self, cluster_id: str | None, tenant_id: str | None) -> list[SourceStatus]:
-        """The status of each source of one tenant, or of all tenants."""
+        """The status of each source that this process runs; None as cluster or tenant id: of any."""
         return [
             worker.status()
             for worker in self._workers()

@@ -302,7 +302,8 @@ class SourceRunner:
         self._catalog.released(release.high, self._horizon(release.high), taking.compared)
 
     def _pool(self, ts: int) -> PoolShards:
-        """The pool, once it has all rows of earlier releases up to `ts`. Old values are read from it."""
+        """The pool, from which old values are read. Raises SourceHeld while it lacks rows of earlier releases, up to
+        `ts`."""
         reached = self.pool.reached_ts()
         if reached < ts:
             self.seen.waits_for = f"the changes up to {ts} are not in the pool yet: it has come to {reached}"
@@ -355,8 +356,8 @@ class SourceRunner:
         return layout.task_of(key) is not None and layout.tenant_of(key) == self.identity.tenant
 
     def _pool_object_gone(self, key: str) -> None:
-        """Hold the source until the next step reads the newer manifests. If they still name the object after REREADS
-        steps, it was not compacted, but is lost."""
+        """Raise SourceHeld because an object of the pool is gone. The next step reads newer manifests. If they still
+        name the object after REREADS steps, it was not compacted, but is lost, and the error says so."""
         self._gone[key] = self._gone.get(key, 0) + 1
         if self._gone[key] <= REREADS:
             raise SourceHeld("sort", "it was compacted into another object: the pool is read again", key)

@@ -22,7 +22,8 @@ STOPPED_MS = 3_600_000  # a stopped source does nothing; its loop runs until the
 
 
 class SourceWorker:
-    """Runs the steps of one source. A background loop calls `step`. `released` is called after each release."""
+    """Runs the steps of one source. A background loop calls `step`. `poll_ms`: the pause after a step that made no
+    release; `wait_ms`: the pause while the source waits for the pool. `released` is called after each release."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class SourceWorker:
 
     def step(self) -> int:
         """Run one step of the source. Returns the pause until the next call, in ms. Raises RetryableError if a store
-        did not answer."""
+        did not answer, and FatalError if an object is damaged."""
         if self._state == "stopped":
             return STOPPED_MS
         try:

@@ -43,7 +43,8 @@ class SqlWork:
 def write_sql_chunk(
     objects: ObjectStore, connect: Callable[[], SqlServer], work: SqlWork, page_rows: int = PAGE_ROWS
 ) -> ChunksWritten:
-    """Write one chunk. A chunk that exists is kept, and the upstream is not read."""
+    """Read one chunk by SQL and write it. If the chunk exists, it is kept, and the upstream is not read. Errors are not
+    raised, but are part of the result."""
     identity = ChunkId(work.tenant, work.backfill_id, work.number)
     if chunk_exists(objects, identity):
         return ChunksWritten(there=1)

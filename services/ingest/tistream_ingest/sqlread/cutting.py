@@ -20,8 +20,9 @@ CHUNK_ROWS = 32_768
 
 
 def cut_tables(server: SqlServer, tables: Sequence[ReadTable], min_ts: int, chunk_rows: int = CHUNK_ROWS) -> ChunkPlan:
-    """Plan the chunks of a backfill of these tables, in the order of their physical ids. The server's session is set to
-    read as of `min_ts`. Raises Unavailable, InvalidRequest, NotEncodable."""
+    """Plan the chunks of a backfill of these tables, in the order given. The caller has set the server's session to
+    read as of `min_ts`. `chunk_rows`: rows of a chunk, if the server does not show its Regions. Raises Unavailable,
+    InvalidRequest, NotEncodable."""
     spans: list[KeySpan] = []
     for table in tables:
         whole = record_span(table.physical_id)

@@ -14,13 +14,15 @@ DSN_BYTES_MAX = 4_096
 
 @dataclass(frozen=True, slots=True)
 class DsnFiles:
-    """The DSN files that backfills may name. directory: the folder that contains them; None if no server is allowed."""
+    """Reads the DSN files that requests for backfills name. directory: the folder that must contain them; None: no file
+    may be read, so that backfills by SQL are refused."""
 
     directory: str | None
 
     def server(self, dsn_file: str) -> MySqlUrl:
-        """Read the address of a server from a file. Raises SourceRefused, with the same text for a file outside of the
-        directory and for one that does not exist."""
+        """Read the address of a server from a file, whose path begins at the directory. Raises SourceRefused if the
+        file has no address; with one and the same text for a file outside of the directory and for one that does not
+        exist."""
         text = read_dsn(self.directory, dsn_file)
         if text is None:
             raise SourceRefused(
@@ -33,7 +35,9 @@ class DsnFiles:
 
 
 def read_dsn(directory: str | None, dsn_file: str) -> str | None:
-    """The text of a DSN file below a directory; None if there is no such file."""
+    """The text of the file `dsn_file`, a path that begins at `directory`. None if the file does not exist, lies outside
+    of the directory (links are followed), has more than DSN_BYTES_MAX bytes or cannot be read, or if `directory` is
+    None."""
     if directory is None or "\0" in dsn_file:
         return None
     try:

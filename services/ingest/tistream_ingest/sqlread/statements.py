@@ -71,15 +71,16 @@ def shown(column: Column) -> str:
 def select_rows(
     encoding: TableEncoding, source: str, low: tuple[Values, bool] | None, high: Values | None, limit: int, *extra: str
 ) -> str:
-    """The query for the rows of a range in key order: the columns of the key, the stored columns, then `extra`
-    expressions. source: the text after FROM (source_of). low: the lowest key and whether it is in the range. high: the
-    first key above it."""
+    """The query for the first `limit` rows of a range in key order: the columns of the key, the stored columns, then
+    the expressions `extra`. source: the text after FROM (source_of). low: a key, and whether the range includes it.
+    high: the key at which the range ends, which it does not include. None: the range has no such end."""
     listed = [*key_names(encoding), *(shown(column) for column in encoding.stored), *extra]
     return f"SELECT {', '.join(listed)} FROM {source}{_where(encoding, low, high)}{_order(encoding)} LIMIT {limit}"
 
 
 def select_cut(encoding: TableEncoding, source: str, low: tuple[Values, bool] | None, step: int) -> str:
-    """The query for the key of the row that is `step` rows after the first one of a range."""
+    """The query for a key at which to cut a range: that of the row `step` rows after the range's first one. source,
+    low: as in select_rows."""
     names = ", ".join(key_names(encoding))
     return f"SELECT {names} FROM {source}{_where(encoding, low, None)}{_order(encoding)} LIMIT 1 OFFSET {step}"
 
@@ -97,8 +98,8 @@ def upstream_key(encoding: TableEncoding, database: str, table: str, partition: 
 
 
 def bounds_of(encoding: TableEncoding, span: KeySpan) -> tuple[Values | None, Values | None]:
-    """The values of the columns of the key at the start and the end of a span; None where a table begins or ends.
-    Raises ValueError if a bound is not a key of the table."""
+    """Decode the start and the end of a span of record keys to the values of the key's columns; None for a bound that
+    has no values, because the table begins or ends there. Raises ValueError if a bound is not a key of the table."""
     return _bound(encoding, span.start), _bound(encoding, span.end)
 
 
@@ -144,7 +145,8 @@ def _where(encoding: TableEncoding, low: tuple[Values, bool] | None, high: Value
 
 
 def _beyond(encoding: TableEncoding, values: Values, sign: str, *, equal: bool) -> str:
-    """The condition `(a, b) > (x, y)`, written out so that TiDB can read only a range of keys."""
+    """The condition `(a, b) > (x, y)` on the key's columns, written out so that TiDB can read only a range of keys.
+    `sign` is `>` or `<`; with `equal` it is `>=` or `<=`."""
     names = key_names(encoding)
     texts = literals(encoding, values)
     found = f"{names[-1]} {sign}{'=' if equal else ''} {texts[-1]}"

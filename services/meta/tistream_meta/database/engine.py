@@ -80,7 +80,7 @@ def _check_options(url: URL) -> None:
 
 def open_engine(url: str, limits: ConnectionLimits = DEFAULT_LIMITS) -> Engine:
     """Make an SQLAlchemy engine for `sqlite:///path/meta.db` or `mysql+pymysql://user@host/db`. No connection is opened
-    yet. Raises ValueError."""
+    yet. Raises ValueError if the URL is malformed, or its database or an option is not supported."""
     parsed = checked_url(url)
     if parsed.get_backend_name() == "sqlite":
         engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})

@@ -235,7 +235,8 @@ class Repository:
         return self._transactions.run(body)
 
     def set_problem(self, key: TenantKey, problem: str) -> Change | None:
-        """Store the reason why a tenant cannot start yet. Returns None if the same reason is stored already."""
+        """Store the reason why a tenant cannot start yet. Returns None if the same reason is stored already, or the
+        tenant has started."""
 
         def body(connection: Connection) -> Change | None:
             tenant = tenant_rows.set_problem(connection, key, problem)
@@ -312,8 +313,8 @@ class Repository:
         return self._write(body)
 
     def raise_epochs(self, above: Mapping[int, int]) -> Change:
-        """Raise the epochs of tasks, by task id, above these epochs, which claims in their manifests have and a
-        restored database has forgotten. The tasks stay with their sorters."""
+        """Raise the epoch of each task in `above` (by task id) above the given one. That is the epoch of a claim in the
+        task's manifests, which a restored database does not know. The tasks stay with their sorters."""
 
         def body(connection: Connection) -> Change:
             task_rows.raise_epochs(connection, above)

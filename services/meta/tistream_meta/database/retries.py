@@ -19,7 +19,8 @@ PAUSE_MAX_S = 0.2
 
 
 def code_of(error: BaseException | None) -> int | None:
-    """MySQL's error number; None if the error has no number, or comes from another database."""
+    """MySQL's number of an error: the first argument of the driver's exception. None if that is not a number, as with
+    SQLite, or if `error` is None."""
     code = error.args[0] if error is not None and error.args else None
     return code if isinstance(code, int) else None
 

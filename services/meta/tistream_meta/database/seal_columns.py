@@ -30,7 +30,8 @@ def seal_of(text: str | None) -> Seal | None:
 
 
 def parents_text(parents: Sequence[int]) -> str | None:
-    """Encode the ids of a task's parents as the text of the column `parents`; None, for NULL, without parents."""
+    """Encode the ids of a task's parents as the text of the column `parents`; None, which is stored as NULL, if it has
+    no parents."""
     return json.dumps(list(parents)) if parents else None
 
 

@@ -89,7 +89,7 @@ def _of_tenant(connection: Connection, key: TenantKey) -> tuple[Source, ...]:
 
 
 def _every(connection: Connection) -> tuple[Source, ...]:
-    """The sources of all tenants, without removed ones, each with its tenant."""
+    """The sources of all tenants, without removed ones, in the order of tenant and source id."""
     order = (_SOURCES.c.cluster_id, _SOURCES.c.tenant_id, _SOURCES.c.source_id)
     return tuple(
         map(_source, connection.execute(select(_SOURCES).where(_SOURCES.c.removed_ms.is_(None)).order_by(*order)))

@@ -110,7 +110,8 @@ def replace_sealed(connection: Connection, one: Succession) -> None:
 
 
 def execute_moves(connection: Connection, commands: Iterable[Command]) -> None:
-    """Write steps of the moves of tasks to other sorters."""
+    """Write steps of the moves of tasks to other sorters: PREPARE stores the next sorter, HAND_OVER assigns the task to
+    it under a new epoch, and any other step removes the next sorter."""
     held: list[dict[str, Any]] = []
     named: list[dict[str, Any]] = []
     for command in commands:
@@ -132,8 +133,8 @@ def execute_moves(connection: Connection, commands: Iterable[Command]) -> None:
 
 
 def raise_epochs(connection: Connection, above: Mapping[int, int]) -> None:
-    """Raise the epochs of tasks, by task id, above these epochs, which claims in their manifests have and a restored
-    database has forgotten."""
+    """Raise the epoch of each task in `above` (by task id) above the given one, unless it is higher already. That is
+    the epoch of a claim in the task's manifests, which a restored database does not know."""
     lower = (_TASKS.c.task_id == bindparam("of_task")) & (_TASKS.c.task_epoch <= bindparam("above"))
     rows = [{"of_task": task_id, "above": epoch, "epoch": epoch + 1} for task_id, epoch in above.items()]
     connection.execute(update(_TASKS).where(lower).values(task_epoch=bindparam("epoch")), rows)

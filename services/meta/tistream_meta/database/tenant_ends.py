@@ -63,13 +63,13 @@ class TenantEnds:
         self._write, self._now_ms = write, now_ms
 
     def pause(self, key: TenantKey, *, paused: bool) -> tuple[Tenant, Change | None]:
-        """Stop reading a tenant's files; with `paused` false, begin again. Idempotent. Raises UnknownName,
-        InvalidRequest."""
+        """Stop reading a tenant's files; with `paused` false, begin again. Idempotent. Returns (the tenant, the change;
+        None if nothing changed). Raises UnknownName, and InvalidRequest if the tenant is being erased."""
         return self._write(lambda connection: self._set(connection, key, paused=int(paused)))
 
     def delete_in(self, key: TenantKey, grace_ms: int) -> tuple[Tenant, Change | None]:
-        """Schedule a tenant to be erased in `grace_ms` ms. This replaces an earlier schedule. Raises UnknownName,
-        InvalidRequest."""
+        """Schedule a tenant to be erased in `grace_ms` ms. This replaces an earlier schedule. Raises UnknownName, and
+        InvalidRequest if the tenant is being erased already."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
             now_ms: int = connection.execute(select(self._now_ms)).scalar_one()
@@ -82,8 +82,8 @@ class TenantEnds:
         return self._write(lambda connection: self._set(connection, key, delete_at_ms=None))
 
     def begin_erasing(self, key: TenantKey) -> Change | None:
-        """Delete the rows of a tenant's tasks and stores, if its deletion is due. Returns None if the deletion is not
-        due, or if the rows were deleted before."""
+        """If the deletion of a tenant is due, mark it as being erased, and delete the rows of its tasks and stores.
+        Returns None if the deletion is not due, or if this was done before."""
 
         def body(connection: Connection) -> Change | None:
             tenants = tables.tenants

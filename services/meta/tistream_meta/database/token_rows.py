@@ -47,9 +47,8 @@ def every(connection: Connection) -> tuple[TokenInfo, ...]:
 
 
 def store(connection: Connection, token: StoreToken, now_ms: ColumnElement[int]) -> TokenInfo:
-    """Insert a token, unless it exists. Raises AlreadyDiffers, LimitReached, and InvalidRequest if its grants are too
-    long.
-    """
+    """Insert a token, unless it exists. Raises AlreadyDiffers if it exists with another secret, LimitReached if the
+    tenant has too many valid tokens, and InvalidRequest if its grants are too long."""
     found = _find(connection, token.token_id)
     if found is not None:
         if found.hash != token.secret_hash:
@@ -79,7 +78,7 @@ def store(connection: Connection, token: StoreToken, now_ms: ColumnElement[int])
 
 
 def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) -> TokenInfo:
-    """Mark a token as revoked. Raises UnknownName."""
+    """Mark a token as revoked, unless it is. Raises UnknownName."""
     found = _find(connection, token_id)
     if found is None:
         raise UnknownName(f"there is no token {token_id}: `tistream token list` has the ids")

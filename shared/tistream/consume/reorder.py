@@ -17,7 +17,7 @@ Partition = tuple[str, int]
 
 
 class OutOfOrder(Exception):
-    """A message contradicts an earlier resolved ts of its partition. The text states that ts."""
+    """Raised if a message contradicts an earlier resolved ts of its partition. The text states that ts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,8 @@ class Reorder:
         self._states.setdefault(partition, _PartitionState(self._ts, 0))
 
     def add(self, partition: Partition, offset: int, size: int, events: Iterable[Event]) -> None:
-        """Buffer the events of the message at `offset`, which has `size` bytes. Raises OutOfOrder."""
+        """Buffer the events of the message at `offset`, which has `size` bytes. Without `repeats`, raises OutOfOrder if
+        an event contradicts an earlier resolved ts of the partition."""
         state = self._states[partition]
         state.next_offset = offset + 1
         for event in events:

@@ -1,4 +1,4 @@
-"""Parses the sink URI of a changefeed to the topics that the changefeed has written. Pure."""
+"""Parses the sink URI of a changefeed, so that the topic which it names can be read. Pure."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class SourceUrl:
 
 
 def parse_source_url(text: str, password: str | None = None) -> SourceUrl:
-    """Parse a sink URI to the topics that it names. `password` is that of SASL. Parameters that only a writer needs are
-    ignored. Raises InvalidRequest."""
+    """Parse a changefeed's sink URI. `password` is that of SASL; None if none was given. Parameters that only a writer
+    needs are ignored. Raises InvalidRequest if the URI is malformed or holds a password, if its protocol cannot be read
+    back, or if it names a user of SASL and `password` is None."""
     parts = urlsplit(text)
     if parts.scheme != "kafka":
         raise InvalidRequest(f"the URL begins with {parts.scheme or 'nothing'}://; it must begin with kafka://")

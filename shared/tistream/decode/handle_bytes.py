@@ -31,7 +31,7 @@ _PADDED = 9  # a shorter handle is filled with zero bytes
 
 
 class NotAKey(ValueError):
-    """The given values are not a key of the table. The text says why."""
+    """Raised if the given values are not a key of the table. The text says why."""
 
 
 def handle_columns(table: Table) -> tuple[Column, ...] | None:
@@ -109,7 +109,8 @@ def key_text(table: Table, key: Mapping[str, Any]) -> str:
 
 
 def _float_member(column: Column, value: Any) -> str:
-    """A float in the notation of events, which is TiDB's. Python's json would write 1e+300 where TiDB writes 1e300."""
+    """The member of a JSON object for a float column, such as `"c":1e300`. The number has the notation of events, which
+    is TiDB's: Python's json would write 1e+300. Raises NotAKey."""
     number: np.float32 | np.float64
     try:
         with np.errstate(over="ignore"):  # a value out of range becomes infinite, which is refused below

@@ -29,7 +29,7 @@ _SIGNED_STEPS = (1 << 7, 1 << 15, 1 << 31)
 
 
 class NotEncodable(ValueError):
-    """A value does not fit its column's type. The text names the column, and shows no value."""
+    """Raised if a value does not fit its column's type. The text names the column, and shows no value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ def compare(how: str, left: Operand, right: Operand) -> Operand:
 
 
 def member_of(left: Operand, members: Sequence[Operand]) -> Operand:
-    """`IN`. Raises InvalidRequest as `compare`."""
+    """Whether each value of `left` equals one of `members`, as by SQL's `IN`. Returns a BOOL operand. Raises the errors
+    of `compare`."""
     alike = [_like_a_column(left, one) for one in members]
     found: Any = pa.scalar(False)
     if some := [one.as_py() for one in alike if one is not None]:
@@ -56,7 +57,8 @@ def member_of(left: Operand, members: Sequence[Operand]) -> Operand:
 
 
 def null_safe_equal(left: Operand, right: Operand) -> Operand:
-    """`<=>`: NULL equals NULL."""
+    """`left <=> right`: like `=`, but NULL equals NULL, and the result is never NULL. Raises the errors of
+    `compare`."""
     both = pc.and_(is_null(left).values, is_null(right).values)
     equal = compare(EQUAL, left, right).values
     return Operand(OperandType.BOOL, pc.or_(pc.fill_null(equal, False), both), f"{left.name} <=> {right.name}")
@@ -79,7 +81,8 @@ def truth(operand: Operand) -> Any:
 
 
 def like(operand: Operand, pattern: str, escape: str) -> Operand:
-    """`LIKE`, with a constant pattern. Raises InvalidRequest if the operand is not a text."""
+    """`operand LIKE pattern ESCAPE escape`, with a constant pattern. Raises InvalidRequest if the operand is not a
+    text, or if the pattern has more than LIKE_CHARS_MAX characters."""
     if operand.sort is OperandType.NULL:
         return NULL
     if operand.sort not in (OperandType.TEXT, OperandType.ENUM):
@@ -217,8 +220,8 @@ def _folded(operand: Operand, collation: str, *, ordered: bool) -> Any:
 
 
 def _like_a_column(column: Operand, constant: Operand) -> Any:
-    """A constant in the type in which the values of the column are compared with it, as _column_values returns them;
-    None if they must be compared one by one."""
+    """Convert a constant to the type of `_column_values(column)`, so that one look-up finds it among all values.
+    Returns None if it cannot be converted; `compare` must then compare it."""
     if column.constant or not constant.constant:
         return None
     if column.sort is OperandType.EXACT and column.values.type in (_INT64, _UINT64):

@@ -87,7 +87,8 @@ class EventChoice:
         return tuple(column for column, included in zip(visible, chosen, strict=True) if included)
 
     def needed(self, table: Table) -> tuple[Column, ...]:
-        """The columns whose values are sent, or decide which rows are. All of them if the table lacks one."""
+        """The columns whose values are sent, or decide which rows are sent. These are all visible columns of the table
+        if no rule restricts columns, or if the table lacks a column that `where` uses."""
         if self.columns is None:
             return table.visible_columns
         try:
@@ -124,8 +125,9 @@ class EventChoice:
         self._fitted.add(key)
 
     def check_columns(self, *tables: Callable[[], Iterable[Table]]) -> None:
-        """Check that each rule of `columns` without wildcards names a column of one of the tables, if there are any.
-        The functions are called in turn, as long as a name is missing. Raises InvalidRequest with the near name."""
+        """Check that each rule of `columns` without wildcards names a column of one of the tables. The functions, which
+        return tables, are called in turn as long as a name is missing. If they return no table, nothing is checked.
+        Raises InvalidRequest, whose text proposes a similar name."""
         if self.columns is None:
             return
         names: list[str] = []

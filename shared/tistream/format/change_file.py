@@ -277,7 +277,9 @@ def footer_decimal(key: str, metadata: Mapping[str, str], name: str) -> int:
 
 
 def check_group(key: str, group: RowGroupLike, footer: ParquetFooter, source: SparseFile) -> None:
-    """Check that a row group's bytes match the footer's CRC-32. Raises CorruptObject."""
+    """Check that `group`, which may be a reference from another process, still describes this file: the footer states
+    the same byte range, rows and key bounds, and the bytes in `source` have the CRC-32 of `group`. Raises
+    CorruptObject."""
     found = footer.groups[group.index] if group.index < len(footer.groups) else None
     if found is None or found.range != (group.offset, group.length) or found.rows != group.rows:
         raise CorruptObject(key, f"row group {group.index} is not where the footer placed it before: it was replaced")

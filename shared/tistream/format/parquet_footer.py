@@ -115,7 +115,8 @@ def use_parser(parser: BodyParser | None) -> None:
 
 
 def read_footer(key: str, tail: bytes, size: int, bytes_max: int | None = None) -> ParquetFooter | NeedMore:
-    """Parse the footer at the end of `tail`, the last bytes of an object of `size` bytes. Raises CorruptObject.
+    """Parse the footer at the end of `tail`, the last bytes of an object of `size` bytes. Returns NeedMore if `tail`
+    does not contain the whole footer. Raises CorruptObject.
 
     `bytes_max` limits footers from untrusted writers: a hostile footer takes about 200 times its size when parsed.
     """
@@ -136,7 +137,8 @@ def read_footer(key: str, tail: bytes, size: int, bytes_max: int | None = None) 
 
 
 def parse_body(data: bytes, end: int) -> Body:
-    """Parse a footer's Thrift struct; no page may lie behind `end`. Raises ValueError."""
+    """Parse a footer, which is a Thrift struct. `end`: the offset in the file at which its pages must end. Raises
+    ValueError if the footer is malformed or contradicts itself, or if the file is encrypted."""
     file = thrift.read_struct(data)
     leaves = schema_leaves(list_at(file, 2, thrift.STRUCT))
     groups = tuple(_group(raw, leaves, end) for raw in list_at(file, 4, thrift.STRUCT))
@@ -289,7 +291,7 @@ def _value(of: thrift.Struct, number: int, kinds: tuple[int, ...]) -> Any:
 
 
 def int_at(of: thrift.Struct, number: int) -> int:
-    """The number in a field. Raises ValueError."""
+    """The integer in the field `number` of a struct. Raises ValueError if the field is missing, or of another type."""
     value: int = _value(of, number, (thrift.I16, thrift.I32, thrift.I64))
     return value
 
@@ -305,7 +307,8 @@ def _struct(of: thrift.Struct, number: int) -> thrift.Struct:
 
 
 def list_at(of: thrift.Struct, number: int, element: int) -> list[Any]:
-    """The elements of a list of this type in a field. An empty list may be of any type. Raises ValueError."""
+    """The elements of the list in the field `number` of a struct. They must be of the Thrift type `element`; an empty
+    list may be of any type. Raises ValueError if there is no such list."""
     kind, values = _value(of, number, (thrift.LIST,))
     if kind != element and values:
         raise ValueError(f"field {number} is a list of the wrong type {kind}")

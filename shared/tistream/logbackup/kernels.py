@@ -15,8 +15,9 @@ I64 = npt.NDArray[np.int64]
 @kernel
 def entry_places(data: U8, ends: I64, rows: I64, key_at: I64, key_length: I64, value_at: I64, value_length: I64) -> int:
     """Find the keys and values of entries, which are stored as `key_len u32 LE, key, value_len u32 LE, value, …`. Slice
-    i ends at `data[ends[i]]` and has the entries `rows[i]` to `rows[i + 1]`, which must fill it exactly. Writes the
-    offsets and lengths to the last four arrays. Returns 0, or the number of the first bad entry, counted from 1."""
+    i ends before `data[ends[i]]`, and has the entries with the numbers from `rows[i]` to below `rows[i + 1]`, which
+    must fill it exactly. Writes the offsets and lengths to the last four arrays. Returns 0, or the number of the first
+    bad entry, counted from 1."""
     at = i64(0)
     for slice_ in range(len(ends)):
         end = ends[slice_]

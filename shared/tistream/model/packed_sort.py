@@ -15,8 +15,8 @@ WORD = 64
 
 
 def stable_order(values: npt.NDArray[Any], classes: npt.NDArray[np.int8] | None = None, class_bits: int = 0) -> Int64s:
-    """The row numbers in ascending order of (value, class, row number). Values are int64 or uint64; classes are below 2
-    ** class_bits."""
+    """The row numbers in ascending order of (value, class, row number). Values are int64 or uint64. Classes are from 0
+    to below 2 ** class_bits; None: all rows have the same class."""
     count = len(values)
     if count < 2:
         return np.arange(count)

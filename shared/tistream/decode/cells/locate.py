@@ -128,7 +128,8 @@ def _parse_header(data: U8, at: int, end: int, wanted: I64, slots: I64, states: 
 @inline
 def _place_cells(data: U8, at: int, end: int, slots: I64, start: I64, length: I64, row: int) -> int:
     """Find the cells of a row of format v2: after the column ids come the ends of the cells, then their bytes. `slots`
-    has the result of parsing the header. Returns a reason code; 0 if the row is valid."""
+    is the result of parsing the header: for each cell, the index of its column in `start` and `length`, or -1 if the
+    column was not requested. Returns a reason code; 0 if the row is valid."""
     flags = data[at + 1]
     large = (flags & _LARGE) != 0
     filled = load_u16(data, at + 2)

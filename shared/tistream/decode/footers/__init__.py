@@ -34,7 +34,7 @@ SMALL_END = 5  # where its pages end
 
 
 def use_compiled() -> None:
-    """Let tistream.format.parquet_footer parse with compiled code in this process. The code is loaded from the cache on
+    """Make tistream.format.parquet_footer use the compiled parser in this process. The code is loaded from the cache on
     disk, or compiled, by parsing a small footer. Starts no thread."""
     from tistream.decode.footers.parser import parse  # noqa: PLC0415  # keeps numba out of other processes
 

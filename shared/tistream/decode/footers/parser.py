@@ -1,7 +1,7 @@
 """Parses sound Parquet footers by compiled code. Pure.
 
-All others are left to tistream.format.parquet_footer, which finds the error: `parse` accepts no footer that it refuses,
-and finds the same in those that both accept.
+A footer that `parse` does not accept is left to tistream.format.parquet_footer, which finds the error. That module
+accepts every footer that `parse` accepts, and returns the same for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _SCHEMA_BYTES_KEPT = 16 << 10  # of the largest schema that is cached
 
 
 def parse(data: bytes, end: int) -> Body | None:
-    """Parse a footer's Thrift struct; no page may lie behind `end`. Returns None if it is not sound, or is unusual."""
+    """Parse a footer, which is a Thrift struct. `end`: the offset in the file at which its pages must end. Returns None
+    if the footer is malformed, or has a form that only tistream.format.parquet_footer parses."""
     try:
         found = _scanned(data)
         return None if found is None else _body(found, end)
@@ -49,7 +50,8 @@ def parse(data: bytes, end: int) -> Body | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scanned:
-    """The places of the values of a footer, which is a sound Thrift struct."""
+    """A footer that is a sound Thrift struct, and the places of its values: for each value its Thrift type, the offset
+    of its first byte in `data`, and the offset after its last one (kernels/footer_places.py)."""
 
     data: bytes
     values: U8
@@ -69,7 +71,8 @@ class _Scanned:
         return bytes((1 << 4 | kind,)) + self.data[start:end]
 
     def struct(self, number: int) -> thrift.Struct:
-        """A field as the only one of a struct, with number 1."""
+        """Parse the value of a field. Returns a struct in which it is the only field, with number 1. Raises ValueError
+        if the field is missing."""
         return thrift.read_struct(self.part(number) + b"\0")
 
 

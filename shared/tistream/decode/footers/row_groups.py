@@ -43,8 +43,9 @@ def _is_int(row: I64, slot: int) -> bool:
 
 @inline
 def _list_of(data: U8, row: I64, slot: int, element: int) -> Any:
-    """The number of elements of a list of this type, and where they begin; -1 if the value is not such a list. An empty
-    list may be of any type."""
+    """Read the head of the value at place `slot` of `row`, which should be a list of elements of the Thrift type
+    `element`. Returns (the number of elements, the offset of the first one); the number is -1 if the value is not such
+    a list. An empty list may be of any type."""
     if row[slot * PLACE] != LIST:
         return i64(-1), i64(0)
     at = row[slot * PLACE + 1]
@@ -58,7 +59,8 @@ def _list_of(data: U8, row: I64, slot: int, element: int) -> Any:
 
 @inline
 def _same_path(data: U8, at: int, count: int, paths: U8, ends: I64, first: int, last: int) -> bool:
-    """Whether the `count` names at `at` are the names `first` to `last` of `paths`."""
+    """Whether the `count` names at offset `at` of `data` equal the names with the numbers from `first` to below `last`
+    in `paths`. Name i of `paths` ends at `ends[i]`."""
     if count != last - first:
         return False
     for name in range(first, last):
@@ -88,7 +90,8 @@ def _check_chunk(  # noqa: PLR0911, PLR0912  # each return is a way to be bad
     data: U8, row: I64, rows: int, end: int, leaf: Any, paths: U8, path_ends: I64, first: int, found: Any
 ) -> bool:
     """Check a column chunk against its leaf of the schema, and write what is known of it to `found`. Returns whether it
-    is sound."""
+    is sound. `row` has the places of the chunk's values, and `rows` is the number of rows of its row group. `first` is
+    the number of the first name of the leaf's path; `leaf`, `paths`, `path_ends` and `end`: as in check_groups."""
     if row[FOREIGN * PLACE]:
         return False
     if row[META * PLACE] != STRUCT:
@@ -140,7 +143,7 @@ def _check_chunk(  # noqa: PLR0911, PLR0912  # each return is a way to be bad
 
 @inline
 def _put_count(out: U8, at: int, count: int) -> int:
-    """Write the head of a list of structs."""
+    """Write the head of a list of `count` structs at `at`. Returns the offset after it."""
     if count < 15:
         out[at] = count << 4 | STRUCT
         return i64(at + 1)
@@ -156,7 +159,8 @@ def _put_count(out: U8, at: int, count: int) -> int:
 
 @inline
 def _put_field(out: U8, at: int, data: U8, row: I64, slot: int, step: int) -> int:
-    """Copy a number or a list, as the field whose number is `step` higher than that of the field before it."""
+    """Copy the number or list at place `slot` of `row`, as the field whose number is `step` higher than that of the
+    field before it. Returns the offset after it."""
     start, end = row[slot * PLACE + 1], row[slot * PLACE + 2]
     out[at] = step << 4 | row[slot * PLACE]
     copy_bytes(out, at + 1, data, start, end - start)
@@ -165,7 +169,7 @@ def _put_field(out: U8, at: int, data: U8, row: I64, slot: int, step: int) -> in
 
 @inline
 def _put_chunk(out: U8, at: int, data: U8, row: I64) -> int:
-    """Write a column chunk with only those fields that a reader of row groups needs."""
+    """Write a column chunk with only those fields that a reader of row groups needs. Returns the offset after it."""
     before = i64(0)
     if _is_int(row, FILE_OFFSET):
         at = _put_field(out, at, data, row, FILE_OFFSET, 2)
@@ -183,7 +187,7 @@ def _put_chunk(out: U8, at: int, data: U8, row: I64) -> int:
 
 @inline
 def _add_chunk(sums: Any, found: Any) -> bool:
-    """Add a chunk's bytes to those of its row group. Returns whether the sums have 63 bits at most."""
+    """Add a chunk's bytes to those of its row group. Returns False if a sum would not fit into an int64."""
     decoded = max(found[UNPACKED], found[PLAIN_BYTES])
     if found[UNPACKED] > _MOST - sums[ALL_UNPACKED] or decoded > _MOST - sums[ALL_DECODED]:
         return False
@@ -213,9 +217,11 @@ def check_groups(
 ) -> int:
     """Check row groups, and write the list of them for pyarrow to `out`, with only the fields that a reader needs.
 
-    `leaves` has a row for each leaf of the schema: the number of names in the paths up to its own, its physical type,
-    and whether it is not repeated. The names are in `paths`; name i ends at `path_ends[i]`. No page may lie behind
-    `end`. Returns the number of bytes in `out`, or -1 if a row group is not sound.
+    `groups` and `chunks` are what `scan` has written. `leaves` has a row for each leaf of the schema: the number of
+    names in the paths up to its own, its physical type, and whether it is not repeated. The names are in `paths`; name
+    i ends at `path_ends[i]`. `end`: the offset in the file at which its pages must end. What was found is written to
+    `found`, a row for each column chunk, and to `sums`, a row for each row group. Returns the number of bytes in `out`,
+    or -1 if a row group is not sound.
     """
     at = _put_count(out, 0, len(groups))
     for number in range(len(groups)):

@@ -45,7 +45,8 @@ _KIND, _LEFT, _ELEMENT, _DEPTH, _ROLE, _NUMBER, _START, _LAST, _SEEN, _HIGHEST =
 
 @inline
 def _role(outer: int, number: int, kind: int, element: int) -> int:  # noqa: PLR0911  # a table of roles
-    """What a struct or a list is, from what it is in, and from its field's number there."""
+    """The role of a struct or list: one of the constants above, such as _GROUP. `outer` is the role of what it is in,
+    and `number` the number of its field there. `kind` is LIST or STRUCT; `element` is the type of a list's elements."""
     if kind == LIST:
         if element == STRUCT and outer == _FILE and number == 4:
             return i64(_GROUPS)
@@ -66,7 +67,8 @@ def _role(outer: int, number: int, kind: int, element: int) -> int:  # noqa: PLR
 
 @inline
 def _chunk_slot(role: int, number: int) -> int:  # noqa: PLR0911  # a table of places
-    """The index of a value's place in a row of `chunks`; -1 if it has none."""
+    """The index of the place in a row of `chunks` for the field `number` of a struct with this role; -1 if there is no
+    place for it."""
     if role == _COLUMN and 1 <= number <= 16:
         return i64(number)
     if role == _CHUNK:
@@ -89,7 +91,9 @@ def _chunk_slot(role: int, number: int) -> int:  # noqa: PLR0911  # a table of p
 def _note(
     role: int, number: int, kind: int, start: int, end: int, file: I64, groups: I64, chunks: I64, counts: I64
 ) -> None:
-    """Write the place of a value that has just ended, if it is one that is asked for."""
+    """Write the place of a value (its type `kind`, its `start` and `end`) to `file`, `groups` or `chunks`, if one of
+    them has room for it. `role` is that of the struct in which the value is the field `number`. `counts`: as in
+    `scan`."""
     if role == _OTHER:
         return
     if role == _FILE and 1 <= number < FILE_PLACES:

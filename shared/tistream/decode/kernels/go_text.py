@@ -141,7 +141,8 @@ def _put_hex(out: U8, at: int, code: int, digits: int) -> int:
 
 @inline
 def put_latin1(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write bytes as a JSON string in which byte b is the character U+00b, with HTML escapes."""
+    """Write bytes as a JSON string in which each byte is the character with its number as code point, with HTML
+    escapes."""
     out[at] = _QUOTE
     at += 1
     for index in range(first, last):
@@ -208,8 +209,8 @@ def _put_quoted_byte(out: U8, at: int, byte: np.uint8) -> int:
 
 @inline
 def _character(data: U8, first: int, last: int) -> tuple[int, int]:
-    """Decode the UTF-8 character at `first`. Returns (code point, number of bytes), or (_BAD, 1) if no valid character
-    begins there."""
+    """Decode the UTF-8 character of two to four bytes that begins at `first`, and ends at or before `last`. Returns
+    (code point, number of bytes), or (_BAD, 1) if no such character begins there, as at an ASCII byte."""
     lead = i64(data[first])
     size = 2 if 0xC2 <= lead <= 0xDF else 3 if 0xE0 <= lead <= 0xEF else 4 if 0xF0 <= lead <= 0xF4 else 1
     if size == 1 or last - first < size:

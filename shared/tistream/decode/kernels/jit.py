@@ -48,8 +48,8 @@ def _package_digest() -> str:
 
 
 def _writable_dir(candidates: list[Path]) -> str:
-    """The first candidate that can be created and written to. Returns an empty text if no candidate can; then compiled
-    code is not cached.
+    """The first candidate that exists and can be written to; a candidate that does not exist is created. Returns an
+    empty text if there is no such candidate; then compiled code is not cached.
 
     A candidate must not be a directory that other users can write to, because the cache is executable code.
     """

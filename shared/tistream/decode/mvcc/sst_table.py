@@ -191,7 +191,8 @@ def _small_entries(block: memoryview) -> dict[bytes, bytes]:
 
 
 def _block(data: memoryview, offset: int, size: int) -> memoryview:
-    """A block, unpacked. Raises TableMalformed."""
+    """The block of `size` bytes at `offset`, unpacked. Raises TableMalformed if it does not lie in the file, cannot be
+    unpacked, or has more than UNPACKED_MAX bytes then."""
     packed = data[offset : offset + size + 1]
     if len(packed) != size + 1:
         raise TableMalformed(f"a block of {size} bytes at {offset} does not end in the file")
@@ -217,7 +218,8 @@ def _codec(name: str) -> pa.Codec:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Read the unsigned varint at `at`. Returns its value, below 2 ** 63, and the position after it."""
+    """Read the unsigned varint at `at`. Returns its value, below 2 ** 63, and the position after it. Raises
+    TableMalformed if it is cut off or longer."""
     found = 0
     for byte in range(9):
         if at + byte >= len(data):

@@ -47,7 +47,8 @@ class Framing:
     bytes_max: int
 
     def frame(self, part: Outgoing) -> Outgoing:
-        """Convert messages of one event each to messages of several events. The order within a partition is kept."""
+        """Convert messages of one event each to messages of several events. The order within a partition is kept. The
+        commit_ts of a message is that of its last event."""
         if not len(part):
             return part
         order = np.lexsort((part.partition, part.topic))  # it is stable
@@ -81,11 +82,11 @@ class FeedPipeline:
 
     @property
     def first_rows(self) -> None:
-        """Implement Pipeline.first_rows: a feed begins without rows."""
+        """Return None: a feed with this pipeline begins without rows (implements Pipeline.first_rows)."""
 
     @property
     def sync_points(self) -> None:
-        """Implement Pipeline.sync_points: the sink has no marks."""
+        """Return None: sinks with this pipeline have no sync points (implements Pipeline.sync_points)."""
 
     @property
     def tables(self) -> FeedTables:
@@ -93,7 +94,8 @@ class FeedPipeline:
         return self.filter.read
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
-        """Implement Pipeline.scan: decode only the columns that the feed needs."""
+        """Begin a scan of a tenant's rows from `start` to the commit_ts `high`. It decodes only the columns that the
+        feed needs."""
         return Scan(
             source,
             scope,
@@ -138,7 +140,8 @@ class FeedPipeline:
         return Encoded(messages, sent, claims, tuple(letters))
 
     def _filtered(self, window: EventWindow) -> EventWindow:
-        """The events of a window that are sent, after filters and after updates were split."""
+        """The events of a window that the feed's filters keep. Updates are not split yet. Raises TableFailed if a
+        filter does not fit a table."""
         rows: list[RowBatch] = []
         for batch in window.rows:
             with naming(batch):
@@ -209,8 +212,8 @@ class FeedPipeline:
         return [name for name in names if not name[1] or self.filter.includes_name(name)]
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[SentMessage, ...]:
-        """Implement Pipeline.ddl: the messages of a DDL, one for each partition that gets it. They do not name tables
-        that the rules leave out."""
+        """The messages of a DDL, one for each partition that gets it; empty if the feed does not send it. They do not
+        name tables that the rules leave out. A DDL that a person has named is replaced by its dead letter."""
         if not self.filter.sends(event):
             return ()
         skip = self.skips.ddl(event)
@@ -232,7 +235,9 @@ class FeedPipeline:
         return () if message is None else self.own(everywhere(message, self._resolving(topics)))
 
     def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[SentMessage, ...]:
-        """Implement Pipeline.grown; empty if the feed does not announce the number of partitions."""
+        """The messages which announce that these topics have other numbers of partitions above `ts`: resolved messages
+        for `ts`, unless one for a higher ts (`resolved_ts`) was sent, and then the number to each partition that this
+        shard writes. Empty if the feed does not announce the number."""
         announcing = self.announcing
         if announcing is None:
             return ()
@@ -242,7 +247,7 @@ class FeedPipeline:
         return marks
 
     def _resolving(self, topics: Mapping[str, int]) -> dict[str, int]:
-        """The topics, of those given, that get resolved messages."""
+        """The given topics without the dead letter topic, which gets no resolved messages."""
         return {name: count for name, count in topics.items() if name != self.skips.topic}
 
     def own(self, marks: Sequence[Mark]) -> tuple[SentMessage, ...]:

@@ -1,4 +1,5 @@
-"""The load of a feed that begins with the rows of its tables as of a ts (`snapshot=now`). Pure."""
+"""The progress of a feed's initial load: with `snapshot=now`, a feed first sends the rows of its tables as of one ts.
+Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mark that has a sink create tables. Pure."""
+"""The order to a sink to create missing tables, before a feed's initial rows are loaded into them. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tistream.schema.visible import TableVersion
 
 @dataclass(frozen=True, slots=True)
 class NewTables:
-    """Tables that a sink creates if they do not exist, before their rows as of the feed's start_ts are loaded:
-    implements Mark."""
+    """A Mark that orders a sink to create the tables of `versions` that do not exist, before their rows as of the
+    feed's start_ts are loaded."""
 
     versions: tuple[TableVersion, ...]
 
     @property
     def size(self) -> int:
-        """Implement Mark.size."""
+        """Return 0: this mark adds no bytes of messages (implements Mark.size)."""
         return 0
 
     @property
     def content(self) -> None:
-        """Implement Mark.content: no messages are counted."""
+        """Return None: this mark is not a message (implements Mark.content)."""

@@ -26,7 +26,7 @@ class Payload(Protocol):
 
     @property
     def sizes(self) -> Int64s:
-        """The bytes of each element."""
+        """The size of each element, in bytes."""
 
     def __len__(self) -> int: ...
 
@@ -34,11 +34,12 @@ class Payload(Protocol):
         """The elements from `start` (inclusive) to `end` (exclusive)."""
 
     def contents(self) -> Iterator[Content]:
-        """The values of messages, for the checksums in the progress; nothing if the sink counts no messages."""
+        """Yield the encoded messages' values. The progress record counts them and has their CRC-32. Yields nothing for
+        a sink that does not write messages."""
 
     def fingerprints(self) -> Fingerprints:
-        """The fingerprints of the events of each table, if each element is one event; none for a sink whose tables are
-        compared row by row."""
+        """The Fingerprint of each table's events. Empty if an element may hold several events, or if the sink's tables
+        are compared row by row."""
 
 
 class Mark(Protocol):
@@ -46,11 +47,12 @@ class Mark(Protocol):
 
     @property
     def size(self) -> int:
-        """The bytes that the sink writes for it."""
+        """The bytes that the sink writes for this mark."""
 
     @property
     def content(self) -> Content | None:
-        """The value that the sink writes, as in Payload.contents; None if the sink counts no messages."""
+        """The mark's value with its topic and partition, for the counts and checksums in the progress; None if the mark
+        is not a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class Outgoing:
         )
 
     def fingerprints(self) -> Fingerprints:
-        """Implement Payload.fingerprints."""
+        """The Fingerprint of each table's events; empty if `hashes` or `shape` is None."""
         if self.hashes is None or self.shape is None:
             return {}
         return by_table(self.hashes, self.shape, self.names)
@@ -129,7 +131,7 @@ class Outgoing:
         return self.chosen(np.lexsort((self.partition, self.topic)))  # it is stable
 
     def chosen(self, index: Int64s) -> Outgoing:
-        """The messages with these indexes, in their order."""
+        """The messages with the indexes in `index`, in the order of `index`."""
         return replace(
             self,
             topic=self.topic[index],
@@ -155,7 +157,8 @@ class Outgoing:
             yield Run(topic, partition, [None] * (end - start) if keys is None else keys[start:end], values[start:end])
 
     def contents(self) -> Iterator[Content]:
-        """The values of the messages by run, without an object for each message. Used to compute checksums."""
+        """Yield the values of each run of consecutive messages of one partition as one byte range. It makes no object
+        for each message. The caller computes checksums from it."""
         one = self.in_order()
         data = memoryview(one.values.buffers()[2] or b"")
         offsets = _offsets(one.values)
@@ -206,7 +209,7 @@ class SentMessage:
 
     @property
     def content(self) -> Content:
-        """Implement Mark.content."""
+        """The message as a Content of one message, for the checksums in the progress (implements Mark.content)."""
         return Content(self.topic, self.partition, 1, self.value)
 
 

@@ -19,7 +19,7 @@ members may be absent:
 * `ddl`: the cursor after the newest DDL, if the feed has several shards;
 * `ids`: the broker's ids of the topics, if it has such ids;
 * `shards`: how many shards the feed had when the record was written; records of earlier releases lack it;
-* `load`: `[ts, table id, table, raw key in hex]`: how far the rows are loaded with which the feed begins;
+* `load`: `[ts, table id, table, raw key in hex]`: the position of the initial load (load.py), while it runs;
 * `window`: the fingerprints of the events of the record's transaction (fingerprints/windows.py).
 
 With `stopped` or `ddl`, `version` is 2, and with `load` it is 3, because a program that does not know these members
@@ -90,8 +90,9 @@ class Progress:
     `skipped`: the number of events that were left out, because a person named them or the configuration of their table
     says so. `stopped`: tables of which events at or before `at` are missing in the sink. `ddl`: the position after the
     newest DDL; None before the first DDL, and in a feed with one shard. `ids`: the broker's ids of the topics that were
-    written, by name, as far as they are known. `load`: the rows with which the feed begins, until all of them are in
-    the sink. `shards`: the number of shards of the feed; None in a record of an earlier release.
+    written, by name, as far as they are known. `load`: the progress of the initial load; None if all initial rows are
+    in the sink, or the feed begins without any. `shards`: the number of shards of the feed; None in a record of an
+    earlier release.
     """
 
     at: Position
@@ -110,7 +111,7 @@ class Progress:
 
     @property
     def revision(self) -> int:
-        """The newest revision of the feed that has been applied."""
+        """The number of the newest revision of the feed that has been applied; 0 for the first."""
         return 0 if self.applied is None else self.applied.revision
 
     @property
@@ -128,7 +129,7 @@ class Progress:
         return replace(self, stopped=tuple(one.caught_up(min(until, self.at)) for one in self.stopped))
 
     def held_under(self, fence: Fence) -> Progress:
-        """The same progress under another fence."""
+        """The same progress with another fence."""
         return replace(self, fence=fence)
 
     def moved(
@@ -140,9 +141,9 @@ class Progress:
         resolved_ts: int | None,
         skipped: int = 0,
     ) -> Progress:
-        """Return the progress after more messages were sent: those of `rows`, which contain `events` row events, and
-        then `marks` (DDLs, resolved messages and dead letters). `skipped` is the number of dead letters among `marks`.
-        `resolved_ts` None: no resolved message was sent."""
+        """Return the progress after more messages were sent, with `at` as its new position. The messages are those of
+        `rows`, which contain `events` row events, and then `marks` (DDLs, resolved messages and dead letters).
+        `skipped` is the number of dead letters among `marks`. `resolved_ts` None: no resolved message was sent."""
         topics = {name: list(tallies) for name, tallies in self.topics.items()}
         contents = chain(rows.contents(), (one.content for one in marks))
         for topic, partition, messages, values in (one for one in contents if one is not None):
@@ -181,7 +182,8 @@ def record_key(tenant: TenantKey, feed_id: str, shard: int) -> bytes:
 
 
 def encode(tenant: TenantKey, progress: Progress, window: SentWindow | None = None) -> bytes:
-    """The record's value for Kafka. `window`: what its transaction has sent."""
+    """Encode the value of a progress record for Kafka (the module has its members). `window`: the range and the
+    fingerprints of the events that the same transaction sends; None: the record has no member `window`."""
     members = {
         "version": _version(progress),
         "cursor": cursors.encode(Scope(tenant), progress.at),
@@ -220,8 +222,8 @@ def encode(tenant: TenantKey, progress: Progress, window: SentWindow | None = No
 
 
 def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
-    """Parse the value of a record. `where` names the sink in errors. Raises FeedFailed if this program did not write
-    it."""
+    """Parse the value of a progress record. `where` names the sink in errors. Raises FeedFailed if the value is not a
+    record of this tenant, or has a version that this program does not know."""
     try:
         members: dict[str, Any] = json.loads(value)
         if members["version"] not in VERSIONS:
@@ -254,8 +256,8 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
 
 @dataclass(frozen=True, slots=True)
 class StoredWindow:
-    """The window in a progress record. `generation` is the time (Unix ms) at which the record's feed was created.
-    `shards` is the number of the feed's shards; None in a record of an earlier release."""
+    """The window of sent events (SentWindow) in a progress record. `generation` is the time (Unix ms) at which the
+    record's feed was created. `shards` is the number of the feed's shards; None in a record of an earlier release."""
 
     generation: int
     shards: int | None
@@ -263,7 +265,8 @@ class StoredWindow:
 
 
 def window_of(value: bytes) -> StoredWindow | None:
-    """The window in the value of a record; None if it has none, or this program did not write it."""
+    """Parse the window of sent events in the value of a progress record. None if the record has none, or the value is
+    not a progress record."""
     try:
         members = json.loads(value)
         shards = int(members["shards"]) if "shards" in members else None
@@ -306,7 +309,7 @@ def taken_over(found: Progress | None, fence: Fence, start_ts: int, where: str) 
 
 def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int, int]]) -> Progress:
     """Apply the wanted revision to a progress, and return the result. Its position is the same, or the ts to which the
-    revision moves the checkpoint. `ends` is as in check_kept.
+    revision moves the checkpoint. `ends`: the end offset of each partition that exists, by topic and partition number.
 
     A move affects all tables. It accepts that topics have lost messages or have other partitions; their messages are
     counted anew. Tables that were left behind continue with the others, and their events in between are not sent. The
@@ -421,7 +424,8 @@ def check_revision(found: Collection[Progress], fence: Fence, wanted: Revision, 
 def check_counts(progress: Progress, ends: Mapping[str, Mapping[int, int]]) -> None:
     """Check that each topic has the number of partitions that were written until now. With another number, later
     changes of a row would go to another partition, and could be read before earlier ones. `ends` has the end offsets of
-    the partitions to be written. Raises FeedFailed if a number differs."""
+    the partitions to be written. Raises FeedFailed if a number differs. Topics that do not exist or have lost messages
+    are left to check_kept."""
     for topic, tallies in progress.topics.items():
         there = len(ends.get(topic, {}))
         if there and tallies and there != len(tallies) and not _short(topic, tallies[:there], ends):

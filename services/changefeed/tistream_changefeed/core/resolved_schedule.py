@@ -27,8 +27,8 @@ class ResolvedSchedule:
         self._sent_ms, self._rows = now_ms, False
 
     def due_in_ms(self, now_ms: int) -> int:
-        """Milliseconds until the next resolved message is due: one second after the last one while rows are sent,
-        otherwise the idle interval after it. `now_ms`: monotonic."""
+        """Milliseconds until the next resolved message is due; 0 before the first one. It is due `idle_ms` after the
+        last one, and if rows were sent since then, one second after it at the latest. `now_ms`: monotonic."""
         if self._sent_ms is None:
             return 0
         every_ms = min(BUSY_MS, self.idle_ms) if self._rows else self.idle_ms

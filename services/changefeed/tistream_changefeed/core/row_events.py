@@ -1,4 +1,5 @@
-"""The row events of a window, as a sink takes them that makes rows of them, not messages. Pure."""
+"""The row events of a window as a Payload for sinks that write rows (databases, Iceberg), not encoded messages.
+Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _EVENT_BYTES = 32  # of an event besides its values, estimated
 
 @dataclass(frozen=True)
 class RowEvents:
-    """The row events of a window: implements Payload. They are numbered from `first`, by the `at` of their batches."""
+    """The row events of a window: implements Payload. Element i is the event whose position (`at` of its RowBatch) is
+    `first` + i."""
 
     window: EventWindow
     first: int = 0
@@ -35,7 +37,7 @@ class RowEvents:
 
     @cached_property
     def sizes(self) -> Int64s:
-        """The bytes of each event, estimated: those of its batch, divided by the number of its rows."""
+        """The size of each event in bytes, estimated: the average of the rows in its batch, plus _EVENT_BYTES."""
         return self._placed([np.full(len(batch), _row_bytes(batch)) for batch in self.window.rows])
 
     def _placed(self, parts: Sequence[Int64s]) -> Int64s:
@@ -45,7 +47,7 @@ class RowEvents:
         return out
 
     def between(self, start: int, end: int) -> Self:
-        """Implement Payload.between."""
+        """The events from index `start` (inclusive) to `end` (exclusive)."""
         low, high = self.first + start, self.first + end
         rows = []
         for batch in self.window.rows:
@@ -55,11 +57,11 @@ class RowEvents:
         return replace(self, window=replace(self.window, rows=tuple(rows)), first=low)
 
     def contents(self) -> Iterator[Content]:
-        """Implement Payload.contents: no messages are counted."""
+        """Yield nothing, because the sink does not write messages (implements Payload.contents)."""
         yield from ()
 
     def fingerprints(self) -> Fingerprints:
-        """Implement Payload.fingerprints: none."""
+        """Return an empty mapping: these sinks are compared row by row (implements Payload.fingerprints)."""
         return {}
 
 

@@ -1,4 +1,5 @@
-"""Sync points: timestamps at which a sink has all events at or below, and none above, and says so. Pure."""
+"""Sync points: timestamps at which a sink records that it contains all events at or below that ts, and none above.
+Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tistream.read.cursor import Place, Position
 
 @dataclass(frozen=True, slots=True)
 class SyncPoints:
-    """Sync points at the multiples of `every_ms`, since 1970."""
+    """Sync points at the multiples of `every_ms`, counted from the start of 1970."""
 
     every_ms: int
 
@@ -19,26 +20,27 @@ class SyncPoints:
         return from_physical_ms((physical_ms(ts) // self.every_ms + 1) * self.every_ms)
 
     def due(self, at: Position) -> bool:
-        """Whether a shard at this position has sent all events up to a sync point, and has not passed its mark yet."""
+        """Whether the mark of a sync point must be sent now: a shard at this position has sent all events up to the
+        point, and not yet its mark."""
         return at.place is Place.DONE and self.after(at.commit_ts - 1) == at.commit_ts
 
 
 def passed(ts: int) -> Position:
-    """The position after the mark of a sync point: before every event above it."""
+    """The position of a shard that has sent the mark of the sync point `ts`: before every event above `ts`."""
     return Position(ts + 1, Place.ROW)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncMark:
-    """The mark of a sync point: implements Mark."""
+    """The mark that a sink writes at the sync point `ts`: implements Mark."""
 
     ts: int
 
     @property
     def size(self) -> int:
-        """Implement Mark.size."""
+        """Return 0: this mark adds no bytes of messages (implements Mark.size)."""
         return 0
 
     @property
     def content(self) -> None:
-        """Implement Mark.content: it is no message."""
+        """Return None: this mark is not a message (implements Mark.content)."""

@@ -3,8 +3,8 @@
     {"version":1,"commit_ts":"…","table":"shop.orders","reason":"…","key":"<hex>","op":"insert",
      "new":{"id":"1","note":"…"},"old":null,"truncated":false}
 
-In the letter of a DDL, `"ddl_job"` and `"query"` replace the members after `reason`. Values are texts; those of binary
-columns are hexadecimal. The longest values are cut, or all are left out, until the message is small enough.
+In the letter of a DDL, `"ddl_job"` and `"query"` replace the members from `key` to `old`. Values are texts; those of
+binary columns are hexadecimal. The longest values are cut, or all are left out, until the message is small enough.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LENGTHS = (1 << 20, 4_096, 256, 32)  # characters of a value
 
 
 def of_row(batch: RowBatch, at: int, skip: Skip, topic: str, bytes_max: int) -> SentMessage:
-    """Build the letter of the event with index `at` in a batch, with a value of at most `bytes_max` bytes. `skip` names
-    the event, and has the reason."""
+    """Build the letter of the event with index `at` in a batch, with a value of at most `bytes_max` bytes, for
+    partition 0 of `topic`. `skip` names the event, and has the reason."""
     raw: bytes = batch.raw[at].as_py()
     head = _head(skip) | {"key": raw.hex(), "op": _OPS[int(kinds(batch)[at])]}
     for length in _LENGTHS:
@@ -40,7 +40,8 @@ def of_row(batch: RowBatch, at: int, skip: Skip, topic: str, bytes_max: int) -> 
 
 
 def of_ddl(event: DdlEvent, skip: Skip, topic: str, bytes_max: int) -> SentMessage:
-    """The dead letter of a DDL."""
+    """Build the dead letter of a DDL, for partition 0 of `topic`. `skip` names the DDL, and has the reason. Texts are
+    cut if the value would exceed `bytes_max` bytes."""
     head = _head(skip) | {"ddl_job": str(event.job_id), "query": event.query, "truncated": False}
     value = _encoded(head)
     return SentMessage(
@@ -53,7 +54,8 @@ def _head(skip: Skip) -> dict[str, Any]:
 
 
 def _small(members: dict[str, Any], longest: str, bytes_max: int) -> bytes:
-    """Cut the longest texts of the message, until it has at most `bytes_max` bytes."""
+    """Halve the longest of three members (`reason`, `table` and the one named `longest`) until the encoded letter has
+    at most `bytes_max` bytes, or that member is empty."""
     while len(value := _encoded(members)) > bytes_max:
         name = max((longest, "reason", "table"), key=lambda one: len(members[one]))
         members = members | {name: members[name][: len(members[name]) // 2]}
@@ -63,7 +65,8 @@ def _small(members: dict[str, Any], longest: str, bytes_max: int) -> bytes:
 
 
 def _image(batch: RowBatch, columns: Any, row: int, length: int) -> tuple[dict[str, str | None] | None, bool]:
-    """Returns (the values of a row as texts, whether one of them was cut to `length`)."""
+    """Returns (the values of row `row` as texts of at most `length` characters, whether one of them was cut). A
+    negative `row` gives (None, False)."""
     if row < 0:
         return None, False
     out: dict[str, str | None] = {}

@@ -26,8 +26,8 @@ class SkippedEvents:
     bytes_max: int
 
     def rows(self, batch: RowBatch) -> list[tuple[int, Skip]]:
-        """Find the events of a batch that are left out. Returns (the event's index in the batch, the skip that names
-        it), by index."""
+        """Find the events of a batch that are left out. Returns a list of (the event's index in the batch, the skip
+        that names it), in the order of the indexes."""
         wanted: dict[tuple[int, bytes], Skip] = {}
         for skip in self.named:
             if skip.key is not None and _names(skip, *batch.version.name):

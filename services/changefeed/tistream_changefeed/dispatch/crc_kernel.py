@@ -139,7 +139,8 @@ def _put(out: U8, form: int, address: int, row: int) -> int:
 
 @inline
 def _put_plain(out: U8, negative: bool, digits: int, exponent: int) -> int:
-    """Write digits * 10^exponent without an exponent, as Go's strconv does with format 'f'."""
+    """Write the number digits * 10^exponent to the start of `out`, without an exponent, as Go's strconv does with
+    format 'f'. Returns the number of bytes."""
     at = i64(0)
     if negative:
         out[0] = _MINUS
@@ -197,8 +198,8 @@ def _crc(prefix: int, data: U8, first: int, last: int) -> int:
 
 @inline
 def _crc_json(prefix: int, data: U8, first: int, last: int) -> int:
-    """The CRC as `_crc` returns it, but of JSON text into which a blank is inserted after each colon and comma outside
-    of strings."""
+    """The CRC that `_crc` returns, but of `data[first:last]` as JSON text, into which a blank is inserted after each
+    colon and comma outside of strings."""
     state = prefix ^ _ALL
     quoted = escaped = False
     for at in range(first, last):

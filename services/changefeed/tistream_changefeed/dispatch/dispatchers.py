@@ -71,7 +71,8 @@ class Dispatchers:
         return list(dict.fromkeys(self.topic(*name) for name in tables))
 
     def resolved_topics(self, tables: Iterable[Name]) -> list[str]:
-        """The topics that get resolved messages, in each of their partitions, while these tables are replicated."""
+        """The topics whose partitions all get resolved messages while these tables are replicated: the default topic,
+        and the topic of each table."""
         names = list(tables)
         topics = (
             self.default_topic if entry is None else entry.topic.of(*name)

@@ -52,7 +52,8 @@ _FORMS = {
 
 
 class UnfitTable(InvalidRequest):
-    """Raised if a table lacks the index or a column that its partition rule names."""
+    """Raised if a table lacks the index or a column that its partition rule names, or if such a column is virtual or
+    hidden."""
 
     code = "unfit-table"
     http_status = 422
@@ -70,7 +71,8 @@ class PartitionRule:
     @classmethod
     def named(cls, name: str, index: str | None = None, columns: Sequence[str] = ()) -> PartitionRule:
         """The rule with this name in a configuration. Unknown names mean PartitionBy.TABLE, as in TiCDC. Raises
-        InvalidRequest if an index or columns are given that the rule does not use."""
+        InvalidRequest if an index or columns are given that the rule does not use, or if the rule `columns` gets no
+        columns."""
         by = _NAMES.get(name.lower(), PartitionBy.TABLE)
         if index and by is not PartitionBy.INDEX:
             raise InvalidRequest(f"partition = {name!r} uses no index: remove index = {index!r}, or use 'index-value'")
@@ -130,8 +132,8 @@ class PartitionRule:
         return self.hashes(batch) % count
 
     def _spelled(self, table: Table, columns: Sequence[Column]) -> list[str]:
-        """The names of the columns as they are hashed, in upper and lower case: as the index definition has them, or as
-        the table has them."""
+        """The names of the columns with the upper and lower case in which they are hashed: that of the index definition
+        if the rule names an index, otherwise that of the table."""
         if self.by is PartitionBy.INDEX and self.index is not None:
             for index in table.indexes:
                 if index.public and (index.unique or index.primary) and index.name.lower() == self.index.lower():
@@ -152,6 +154,7 @@ def _columns(table: Table, names: Sequence[str], shown: str) -> tuple[Column, ..
 
 
 def _texts(columns: Sequence[tuple[Column, pa.Array]]) -> tuple[list[pa.Array], list[Form]]:
-    """The values of columns, and for each column how its values are converted to the text that is hashed."""
+    """Returns (the values of each column, how they are converted to the text that is hashed). ENUM and SET values are
+    returned as numbers."""
     arrays = [numbers(column, array) if column.tp in (t.ENUM, t.SET) else array for column, array in columns]
     return arrays, [_FORMS.get(kind_of(column), Form.BYTES) for column, _ in columns]

@@ -1,4 +1,4 @@
-"""Assigns tables to the shards of a feed, for sinks of which one shard writes a table. Pure."""
+"""Assigns tables to the shards of a feed, for sinks in which one shard writes all rows of a table. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ ALONE = TableShard()
 
 @dataclass(frozen=True, slots=True)
 class ShardTables:
-    """Selects the tables of a feed whose rows one shard reads (TableChoice)."""
+    """Selects the tables whose rows one shard of a feed reads: those that `tables` selects and `shard` writes.
+    Implements TableChoice."""
 
     tables: TableChoice
     shard: TableShard

@@ -96,7 +96,8 @@ class EventFilter:
 
 
 def parse_sql(texts: Sequence[str]) -> tuple[Pattern, ...]:
-    """The regular expressions of `ignore-sql`, which match any part of a statement. Raises InvalidRequest."""
+    """Compile the regular expressions of `ignore-sql`, which match any part of a statement. Raises InvalidRequest if
+    one is invalid or longer than REGEX_CHARS_MAX."""
     for text in texts:
         if len(text) > REGEX_CHARS_MAX:
             raise InvalidRequest(

@@ -72,7 +72,8 @@ _ALTERATIONS = frozenset(action for name in _ALTERS for action in _ACTIONS[name]
 
 
 def parse_kinds(names: Iterable[str]) -> frozenset[str]:
-    """The kinds with these names. Raises InvalidRequest for a name that TiCDC does not know."""
+    """Normalize the names of event kinds: lower case, single blanks. Raises InvalidRequest for a name that TiCDC does
+    not know."""
     found = [" ".join(name.lower().split()) for name in names]
     unknown = [name for name in found if name not in _KNOWN]
     if unknown:
@@ -81,7 +82,7 @@ def parse_kinds(names: Iterable[str]) -> frozenset[str]:
 
 
 def ignored_rows(kinds: frozenset[str]) -> list[int]:
-    """The kinds of row events that are ignored, as numbers of rows.split.kinds."""
+    """The kinds of row events that `kinds` names, as numbers: 0 delete, 1 update, 2 insert."""
     return [at for at, name in enumerate(ROW_KINDS) if name in kinds or _ALL_DML in kinds]
 
 

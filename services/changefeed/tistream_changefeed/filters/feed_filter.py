@@ -21,8 +21,8 @@ UNSENT_SCHEMAS = SYSTEM_SCHEMAS | {"tidb_cdc", "lightning_task_info"}
 
 @dataclass(frozen=True, slots=True)
 class FeedTables:
-    """Selects the tables whose rows a feed reads (TableChoice). `without_key`: as in FeedFilter. Two feeds with the
-    same rules share the row groups that they read."""
+    """Selects the tables whose rows a feed reads (implements TableChoice). `without_key`: tables without a handle key
+    are included. Two feeds with equal rules have equal FeedTables, so they share the row groups that they read."""
 
     texts: tuple[str, ...]  # of the rules: they are compared in place of the patterns, because their hashes are kept
     without_key: bool
@@ -49,7 +49,7 @@ class FeedFilter:
 
     @property
     def read(self) -> FeedTables:
-        """The tables whose rows are read."""
+        """The selection of the tables whose rows the feed reads."""
         texts = tuple(f"{rule.text} {rule.database} {rule.table}" for rule in self.tables.rules)
         return FeedTables(texts, self.without_key, self.tables)
 
@@ -69,8 +69,8 @@ class FeedFilter:
         return replace(window, rows=tuple(batch for batch in rows if len(batch)), ddls=ddls)
 
     def rows(self, batch: RowBatch) -> RowBatch:
-        """Return the changes of a batch that the feed sends. The rules include the batch's table. An update whose old
-        row the sink does not have becomes an insert."""
+        """Return the changes of a batch that the feed sends. An update whose old row the sink does not have becomes an
+        insert. Call it only for a table that the feed includes."""
         out = np.isin(batch.start_ts, list(self.start_ts)) if self.start_ts else np.zeros(len(batch), dtype=bool)
         fresh = np.zeros(len(batch), dtype=bool)
         for one in self._of(batch.version.name):

@@ -1,1 +1,2 @@
-"""Fingerprints of the events that a feed has sent, by which what a sink holds is compared with what was written."""
+"""Fingerprints of the events that a feed has sent. A check compares them with the fingerprints of what the sink
+holds."""

@@ -1,8 +1,8 @@
 """The fingerprints of row events as they were committed, for a sink that keeps rows, not events. Pure.
 
 The hash of an event (hashes.py) is that of its raw key, of its kind (insert, update, delete), and of the values of the
-old row and of the new one, with the names of their columns. It is stored in a version of its own, because it depends on
-how values are decoded.
+old row and of the new one, with the names of their columns. ROWS_VERSION, which is stored with the windows, changes if
+the hash does, for example because values are decoded in another way.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class SentWindow:
     late: bool = False
 
     def members(self) -> list[Any]:
-        """The window as JSON."""
+        """The window as the JSON list that the module describes."""
         named = {name: self.tables[name] for name in sorted(self.tables.keys() - {OTHERS})[:TABLES_MAX]}
         others = summed({OTHERS: one} for name, one in self.tables.items() if name not in named)
         tables = [
@@ -55,8 +55,8 @@ def parse(members: Sequence[Any]) -> SentWindow:
 
 
 def newest(windows: Sequence[SentWindow]) -> list[SentWindow]:
-    """The newest windows that are kept where all of them are stored together: at most KEPT_WINDOWS, with at most
-    KEPT_TABLES tables in all, but at least one."""
+    """Select the windows to keep in a sink that stores all of them in one place: the newest ones, at most KEPT_WINDOWS,
+    with at most KEPT_TABLES tables in all, but at least one."""
     tables = np.cumsum([min(len(one.tables), TABLES_MAX + 1) for one in reversed(windows)])
     count = min(KEPT_WINDOWS, max(1, int(np.searchsorted(tables, KEPT_TABLES, side="right"))))
     return list(windows[-count:])
@@ -157,7 +157,8 @@ def _together(tables: Fingerprints) -> Fingerprints:
 
 
 def _groups(windows: Sequence[SentWindow]) -> Iterator[list[SentWindow]]:
-    """Windows whose ranges overlap, in the order of ts. A window without a range has no events."""
+    """Yield groups of windows whose ranges overlap, in the order of ts. Windows with an empty range are left out,
+    because they have no events."""
     group: list[SentWindow] = []
     end = -1
     for one in sorted((one for one in windows if one.after_ts < one.until_ts), key=lambda one: one.after_ts):

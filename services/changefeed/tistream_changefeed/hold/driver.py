@@ -66,8 +66,8 @@ class Driver:
             yield report, ShardTally()
 
     def stop(self) -> None:
-        """Ask every holder to end, because the process ends. An idle holder needs no thread for that, because it has no
-        open transaction."""
+        """Ask every holder to end, because the process ends. Returns at once. An idle holder gets no thread to close
+        its sink, because it has no open transaction."""
         for holder in list(self._holders.values()):
             holder.stop()
 

@@ -40,14 +40,15 @@ _REMEDY = f"repair it, then resume: {_GOES_ON}"
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """Loads the first rows of the shard of `sending`. `reader` reads the pool."""
+    """Loads the initial rows of one shard: reads them with `reader`, and sends them by `sending`."""
 
     sending: Sending
     reader: Reader
 
     def run(self, pool: Pool, stopping: Callable[[], bool]) -> None:
-        """Load what is not in the sink yet. `stopping` returns whether the work must end early. Raises FeedFailed,
-        Gone, and what reads of the pool raise."""
+        """Load the initial rows that are not in the sink yet. If `stopping()` is true after a part, return; a later
+        call continues there. Raises FeedFailed if a table is incomplete at the load's ts or a row cannot be sent, Gone
+        if the rows are past retention, and the errors of reads of the pool."""
         try:
             self._run(pool, stopping)
         except TablesRefused as error:
@@ -82,8 +83,8 @@ class Loading:
         return [one for one in pool.source.tables_at(ts, Scope(self.sending.shard.order.tenant)) if first.includes(one)]
 
     def _rows(self, pool: Pool, version: TableVersion, ts: int, after: bytes) -> Iterator[tuple[Events, bytes]]:
-        """The rows of a table as of `ts` above the raw key `after`, in the order of their keys, in parts of about the
-        size of a window, each with its highest key."""
+        """Yield the rows of a table as of `ts` whose raw keys are above `after`, in the order of their keys: (about
+        `window_bytes` of rows, the highest raw key among them)."""
         rest = KeySpan(after + b"\0", b"") if after else KeySpan(b"", b"")
         ranges = [records_of(one).clip(rest) for one in sorted(version.head.physical_ids)]
         reads = PoolReads(self.reader, pool.shards, partial(_replan, pool, ts))
@@ -104,8 +105,8 @@ class Loading:
 
 
 def puts(version: TableVersion, found: pa.Table, ts: int, schema_version: int) -> Events:
-    """Versions of rows (tistream.format.run.SCHEMA, all puts) as events that insert them at `ts`. Raises FeedFailed for
-    a row that cannot be decoded."""
+    """Convert versions of rows to events that insert the rows at `ts`. `found` has the columns of
+    tistream.format.run.SCHEMA, and only puts. Raises FeedFailed if a row cannot be decoded."""
     columns, raw = version.table.visible_columns, key_array(found)
     decoded = decode_rows(version.table, columns, raw, one_array(found.column("value")))
     if decoded.errors:
@@ -133,8 +134,8 @@ def puts(version: TableVersion, found: pa.Table, ts: int, schema_version: int) -
 
 
 def check_complete(pool: Pool, tables: Sequence[TableVersion], ts: int) -> None:
-    """Check that every row of these tables at `ts` is in the pool. Raises FeedFailed, which names the table and the
-    remedy."""
+    """Check that every row of these tables at `ts` is in the pool. Raises FeedFailed, with the table and the remedy, if
+    rows of a table may be missing."""
     shards = pool.shards()
     for version in tables:
         name = ".".join(version.name)

@@ -41,8 +41,8 @@ class _Spent:
 @dataclass(slots=True)
 class TenantQuotas:
     """Counts what all feeds of each tenant have sent at this worker, and computes pauses. Thread-safe. `limits` returns
-    a tenant's limits in the newest routes. `sharers`: among how many workers a tenant's quotas are divided, as the meta
-    server has counted."""
+    a tenant's limits in the newest routes. `sharers`: the number of workers among which a tenant's quotas are divided,
+    by tenant (`cluster/tenant`); the meta server counts them."""
 
     limits: Callable[[TenantKey], Limits]
     clock: Clock
@@ -78,7 +78,8 @@ class TenantQuotas:
         return QuotaPause(wait_ms, HeldBy(stage="quota", object=str(tenant), reason=f"{used_up}: {remedy}"))
 
     def busy(self) -> list[str]:
-        """The tenants with a rate quota for which this worker has sent something lately."""
+        """The tenants with a rate quota for which this worker has sent something in the last BUSY_MS, as texts,
+        sorted."""
         with self._lock:
             now_ms = self.clock.monotonic_ms()
             self._sent_ms = {tenant: at for tenant, at in self._sent_ms.items() if now_ms - at <= BUSY_MS}

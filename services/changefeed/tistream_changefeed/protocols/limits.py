@@ -145,7 +145,8 @@ def within(
 
 
 def check_sizes(batch: RowBatch, messages: Messages, limit: Limit) -> None:
-    """Check that no message exceeds a limit that refuses larger ones. Raises MessageTooLarge."""
+    """Check that no message of these events, with RECORD_BYTES added to its key and value, exceeds `limit.bytes_max`.
+    Raises MessageTooLarge."""
     sizes = _sizes(messages) + RECORD_BYTES
     large = np.flatnonzero(sizes > limit.bytes_max)
     if len(large):

@@ -15,8 +15,8 @@ def safe_name(name: str) -> str:
 
 
 def allowed(elements: tuple[str, ...], *, escaped: bool) -> str:
-    """The elements of an ENUM or SET as one text, as Debezium lists them. `escaped`: commas inside elements have a
-    backslash."""
+    """The elements of an ENUM or SET as one text, as Debezium lists them. With `escaped`, commas inside elements get a
+    backslash, and quotes that are escaped (`\\'`, `''`) become `'`."""
     if not escaped:
         return ",".join(elements)
     return ",".join(one.replace(",", "\\,").replace("\\'", "'").replace("''", "'") for one in elements)

@@ -12,7 +12,8 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def host_of(url: str) -> str:
-    """The `host:port` of an address. Raises InvalidRequest, whose text shows no part that may be a secret."""
+    """Return the `host:port` of a registry's URL, with the default port of its scheme. Raises InvalidRequest if it is
+    not an http or https URL, or has a query or fragment; the error shows no part of the URL."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -28,5 +29,6 @@ def host_of(url: str) -> str:
 
 
 def with_secrets(url: str, values: Mapping[str, str]) -> str:
-    """The address with its references replaced by the values of secrets, percent-encoded."""
+    """Replace each reference `${secret:NAME}` in a registry's URL by the value of that secret, percent-encoded.
+    `values` has the values by name."""
     return filled(url, {name: quote(value, safe="") for name, value in values.items()})

@@ -26,9 +26,9 @@ from tistream_changefeed.rows.window import EventWindow
 
 @dataclass(frozen=True, slots=True)
 class TableNet:
-    """The net change of one table. The record batches have a field for each of `columns`, in order: `deletes` the old
-    rows to be deleted, `updates` the new rows of which the table has a row with the same unique values, and `inserts`
-    the new rows of which it has none. `handle`: the handle key; empty if the table has none."""
+    """The net change of one table. The record batches have a field for each of `columns`, in order. `deletes`: old rows
+    that must be deleted, before the others are written. `updates`: new rows that replace a row with the same unique
+    values. `inserts`: new rows that replace none. `handle`: the handle key; empty if the table has none."""
 
     version: TableVersion
     columns: tuple[Column, ...]

@@ -38,6 +38,6 @@ _BUILDING: dict[str, Building] = {
 
 
 def feed_of(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> Feed:
-    """Parse a sink URI and a configuration. `skips` are the events that a person has named to be left out. Raises
-    InvalidRequest, which names the invalid or unsupported key, and never a secret."""
+    """Build the feed that a sink URI and a configuration describe. `skips` are the events that a person has named to be
+    left out. Raises InvalidRequest, which names the invalid or unsupported key, and never a secret."""
     return _BUILDING[scheme_of(sink_uri)](sink_uri, document, skips)

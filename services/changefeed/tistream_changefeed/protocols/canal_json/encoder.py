@@ -90,8 +90,8 @@ class CanalJson:
         return Message(None, self._options.limit.packed(text))
 
     def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
-        """Encode row events with only the columns of the handle key. `locations`: where the whole messages are stored,
-        if they are."""
+        """Encode row events with only the columns of the handle key. `locations`: the file in which each whole message
+        is stored; None: they are not stored."""
         if locations is None:
             return Messages(None, self._values(batch, batch.handle, ',"onlyHandleKey":true', None))
         return Messages(None, self._values(batch, batch.handle, ',"claimCheckLocation":', locations))

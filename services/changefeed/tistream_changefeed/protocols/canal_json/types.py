@@ -68,8 +68,8 @@ _FORMS = {
 
 
 def form_of(column: Column, *, faults: bool) -> Form:
-    """How a column's values are written: always as strings. Byte strings are read as ISO-8859-1. `faults`: as in
-    members.is_bytes."""
+    """How a column's values are written: always as strings. Byte strings are read as ISO-8859-1. `faults`: treat text
+    with the attribute BINARY as byte strings, as TiCDC does by mistake."""
     if column.tp in t.TEXTS and is_bytes(column, faults=faults):
         return Form.LATIN1
     return _FORMS[numbered_kind(column)]
@@ -77,7 +77,7 @@ def form_of(column: Column, *, faults: bool) -> Form:
 
 def sql_type(column: Column, *, faults: bool) -> int:
     """The number of a column's type in java.sql.Types. Large values of an unsigned column have another number (see
-    `wider`). `faults`: as in members.is_bytes."""
+    `wider`). `faults`: treat text with the attribute BINARY as byte strings, as TiCDC does by mistake."""
     if column.tp in t.TEXTS and is_bytes(column, faults=faults):
         return _BLOB
     return _SQL_TYPES.get(column.tp, _VARCHAR)

@@ -112,7 +112,8 @@ def put_lines(
 
 @kernel
 def interleave(old: U8, old_offsets: I64, new: U8, new_offsets: I64, out: U8, out_offsets: I64) -> None:
-    """Write the old text of each event, followed by its new text."""
+    """Write the old text of each event, followed by its new text, to `out`, and the bounds of the results to
+    `out_offsets`."""
     at = i64(0)
     out_offsets[0] = 0
     for event in range(len(out_offsets) - 1):
@@ -147,7 +148,8 @@ def _put_number(out: U8, at: int, cell: int, address: int, row: int, null_text: 
 
 @inline
 def _put_float(out: U8, at: int, negative: bool, digits: int, exponent: int) -> int:
-    """Write the shortest digits of a number as Go's %v does."""
+    """Write the number digits * 10^exponent at `out[at]` as Go's %v does: with an exponent below 1e-4 and from 1e6 on.
+    Returns the position after it."""
     if negative:
         out[at] = _MINUS
         at += 1

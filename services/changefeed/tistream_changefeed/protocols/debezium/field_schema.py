@@ -100,7 +100,7 @@ def in_milliseconds(column: ColumnFacts) -> bool:
 
 def default_json(column: ColumnFacts) -> str | None:  # noqa: PLR0911  # one for each kind of type
     """The column's default as JSON, in the form of the column's values. None for a default that is not a value, such as
-    an expression."""
+    an expression; for a DATETIME column then 0."""
     one, value = column.column, column.default
     if one.tp == t.BIT:
         bits = int.from_bytes(value, "big") if isinstance(value, bytes) else 0

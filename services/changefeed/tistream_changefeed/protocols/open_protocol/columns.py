@@ -35,7 +35,7 @@ _FORMS = {
 
 def form_of(column: Column, *, faults: bool) -> Form:
     """How a column's values are written. TEXT and BLOB are base64; BINARY and VARBINARY are quoted as Go does.
-    `faults`: as in members.is_bytes."""
+    `faults`: treat CHAR and VARCHAR with the attribute BINARY as byte strings too, as TiCDC does by mistake."""
     if column.tp in _BLOBS:
         return Form.BASE64
     if column.tp in t.TEXTS and is_bytes(column, faults=faults):

@@ -78,8 +78,8 @@ class OpenProtocol:
         return Message(framed_key(key.encode()), framed_value(b""))
 
     def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
-        """Encode row events with only the columns of the handle key. `locations`: where the whole messages are stored,
-        if they are."""
+        """Encode row events with only the columns of the handle key. `locations`: the file in which each whole message
+        is stored; None: they are not stored."""
         if locations is None:
             return self._encoded(batch, batch.handle, ',"ohk":true')
         return self._encoded(batch, batch.handle, ',"ohk":false,"ccl":', locations)

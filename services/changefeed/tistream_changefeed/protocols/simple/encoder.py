@@ -78,8 +78,8 @@ class SimpleEncoder:
         return within(batch, whole, self._limit, RECORD_BYTES, self._reduced)
 
     def _reduced(self, batch: RowBatch, locations: Sequence[str] | None) -> Messages:
-        """Encode row events with only the columns of the handle key. `locations`: where the whole messages are stored,
-        if they are."""
+        """Encode row events with only the columns of the handle key. `locations`: the file in which each whole message
+        is stored; None: they are not stored."""
         mark = ',"handleKeyOnly":true'
         groups = [LineGroup(mark, [])]
         if locations is not None:
@@ -111,8 +111,9 @@ class SimpleEncoder:
         return LineWriter(len(batch), groups, "}").lines()
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:
-        """Encode a DDL with the schema that its table has afterwards, or had last if the table was dropped. Other
-        tables that the DDL changes get a `bootstrap` before their next row."""
+        """Encode a DDL with the schema that its table has afterwards, or had last if the table was dropped; for
+        EXCHANGE PARTITION also the schema from before. Other tables that the DDL changes get a `bootstrap` before their
+        next row."""
         change = changes[0] if changes else None
         shown = change and (change.after or change.before)
         schema = f',"tableSchema":{table_schema(shown)}' if shown else ""

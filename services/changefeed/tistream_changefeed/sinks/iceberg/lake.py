@@ -176,7 +176,8 @@ class Lake:
                 raise retry("sink", self.named(after), "another worker has created it", CONFLICT) from error
 
     def told(self, table: Table) -> list[Told]:
-        """What the snapshots of the main branch say, newest first, back to the oldest one that has not expired."""
+        """The commits in the main branch: for each snapshot its sequence number, its summary, and whether it has a
+        parent. The newest comes first; the last one is the oldest that has not expired."""
         found: list[Told] = []
         snapshot = table.metadata.current_snapshot()
         while snapshot is not None:

@@ -60,8 +60,8 @@ class LetterTable:
         return self._lake.create(self._identifier, None, {FEED: self._feed}, self._new_name(), self._clock.now_ms())
 
     def _there(self, table: Table, least_ts: int) -> set[str]:
-        """The letters from `least_ts` on that others have written. Files with older ones are not read, and none is read
-        again after this worker's own commit."""
+        """The letters with commit_ts >= `least_ts` that other workers, or earlier lives of this one, have written to
+        the table. The result is cached until another writer commits or a lower `least_ts` is asked for."""
         snapshot = _snapshot_of(table)
         if self._seen is None or self._seen[0] != snapshot or self._seen[1] > least_ts:
             letters: list[str] = []

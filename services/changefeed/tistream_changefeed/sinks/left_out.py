@@ -27,12 +27,12 @@ class LetterMark:
 
     @property
     def size(self) -> int:
-        """Implement Mark.size."""
+        """The size of the letter, in bytes (implements Mark.size)."""
         return len(self.value)
 
     @property
     def content(self) -> None:
-        """Implement Mark.content: these sinks count no messages."""
+        """Return None: the letter is not a message of a topic (implements Mark.content)."""
 
 
 def without_skipped(
@@ -53,7 +53,7 @@ def without_skipped(
 
 
 def ddl_letter(event: DdlEvent, skips: SkippedEvents) -> LetterMark | None:
-    """The dead letter of a DDL that a person has named; None if none has."""
+    """The dead letter of a DDL, if `skips` names the DDL; otherwise None."""
     skip = skips.ddl(event)
     return None if skip is None else _mark(skip.table, skip.commit_ts, of_ddl(event, skip, "", skips.bytes_max))
 

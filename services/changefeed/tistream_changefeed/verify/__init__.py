@@ -1,1 +1,2 @@
-"""Compares the messages in the topics of a feed with the committed rows of its tenant."""
+"""Compares what a feed has written (messages, files, tables of a database or of Iceberg) with the committed rows of its
+tenant."""

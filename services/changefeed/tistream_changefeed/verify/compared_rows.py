@@ -51,7 +51,8 @@ class RowDifferences:
 
 
 def indexes_of(hashes: Hashes, left: dict[int, int]) -> Iterator[int]:
-    """The indexes of hashes that are in `left`, each as often as `left` says; that is counted down."""
+    """Yield the indexes of the hashes that are keys of `left`, each hash at most as often as its count in `left`. The
+    counts are decremented in place."""
     for at in np.flatnonzero(np.isin(hashes, np.array(list(left), np.uint64))).tolist() if left else ():
         one = int(hashes[at])
         if left[one]:

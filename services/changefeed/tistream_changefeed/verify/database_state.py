@@ -19,9 +19,10 @@ class NotNow:
 
 
 def shown_ts(states: Mapping[int, tuple[Progress, Position]], ddl_ts: int, shards: int) -> tuple[int, ...] | NotNow:
-    """The ts whose rows the tables of each shard show, by shard. `states`: the progress of each shard that has any, and
-    the highest position that any of its connections may have written. `ddl_ts`: the commit_ts of the newest DDL that
-    was begun. `shards`: how many shards the feed has; others may have been left behind by an earlier number."""
+    """The ts as of which the tables of each shard show their rows, by shard; NotNow, with the reason, if the tables of
+    some shard do not show one ts. `states`: the progress of each shard that has any, and the highest position that any
+    of its connections may have written. `ddl_ts`: the commit_ts of the newest DDL that was begun. `shards`: how many
+    shards the feed has; others may have been left behind by an earlier number."""
     reason = next(_reasons(states, ddl_ts, shards), None)
     return tuple(states[shard][0].at.low_ts for shard in range(shards)) if reason is None else reason
 

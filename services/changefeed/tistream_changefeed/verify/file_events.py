@@ -71,7 +71,7 @@ class ParquetReader:
     """Reads Parquet files."""
 
     def events(self, body: bytes, name: Name) -> FileEvents:  # noqa: ARG002
-        """Implement FileReader.events."""
+        """Read the events of a Parquet file of the feed. Raises Unreadable if it is not one."""
         try:
             rows = pq.read_table(pa.BufferReader(body))
             return FileEvents(rows, rows.column(COMMIT_TS).to_numpy().astype(np.int64))
@@ -79,7 +79,7 @@ class ParquetReader:
             raise Unreadable(f"it is no Parquet file of a feed ({type(error).__name__})") from error
 
     def key(self, rows: pa.Table, at: int, columns: SentColumns) -> dict[str, Any]:
-        """Implement FileReader.key."""
+        """The values of the handle key in row `at`, by column; bytes as hexadecimal text."""
         values = {name: rows.column(name)[at].as_py() for name in columns.handle if name in rows.column_names}
         return {name: value.hex() if isinstance(value, bytes) else value for name, value in values.items()}
 
@@ -91,7 +91,8 @@ class JsonReader:
     end: bytes
 
     def events(self, body: bytes, name: Name) -> FileEvents:  # noqa: ARG002
-        """Implement FileReader.events."""
+        """Read the events of a file of canal-json. Raises Unreadable if a line is not canal-json with TiDB's
+        extension."""
         lines = _lines(body, self.end)
         try:
             stamps = [int(orjson.loads(line)["_tidb"]["commitTs"]) for line in lines]
@@ -100,7 +101,7 @@ class JsonReader:
         return _events([line + self.end for line in lines], stamps)
 
     def key(self, rows: pa.Table, at: int, columns: SentColumns) -> dict[str, Any]:  # noqa: ARG002
-        """Implement FileReader.key."""
+        """The values of the primary key that line `at` states, by column."""
         value = orjson.loads(rows.column(LINE)[at].as_py().removesuffix(self.end))
         row = value["data"][0]
         return {name: row.get(name) for name in value["pkNames"] or ()}
@@ -114,7 +115,8 @@ class CsvReader:
         self._end, self._cut = options.terminator.encode(), options.delimiter.encode()
 
     def events(self, body: bytes, name: Name) -> FileEvents:
-        """Implement FileReader.events."""
+        """Read the events of a CSV file of the table `name`. Raises Unreadable if a line is not of this table, or has
+        no commit_ts."""
         heads = [head.encode() + self._cut for head in self._encoder.heads(name)]
         found: list[bytes] = []
         stamps: list[int] = []
@@ -137,7 +139,8 @@ class CsvReader:
         return _events(found, stamps)
 
     def key(self, rows: pa.Table, at: int, columns: SentColumns) -> dict[str, Any]:
-        """Implement FileReader.key. The values are those of the lines: texts, encoded if they are binary."""
+        """The values of the handle key in event `at`, by column, as texts of the line; binary values are encoded. Empty
+        if the line has another number of columns than `columns`."""
         line = next(self._whole(rows.column(LINE)[at].as_py())).decode(errors="replace")
         heads = 5 if self._options.output_old_value else 4  # operation, table, database, commit_ts, is-update
         values = list(self._fields(line))[heads:]

@@ -78,7 +78,9 @@ class FileComparison:
     _columns: dict[Name, SentColumns] = field(default_factory=dict)  # of the newest version that was read
 
     def result(self) -> FeedVerification:
-        """Compare. Raises InvalidRequest, LimitReached, Unavailable, FeedFailed, Gone."""
+        """Compare the files with the tenant's rows, and return the differences. Raises LimitReached if the range has
+        too many events, InvalidRequest if a row or a file cannot be decoded, Unavailable if the deadline passes,
+        FeedFailed if the storage cannot be read, Gone if the rows are past retention."""
         found: dict[Name, ComparedRows] = {}
         there = FoundParts()
         count = 0

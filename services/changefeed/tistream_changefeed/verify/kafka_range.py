@@ -92,7 +92,7 @@ class KafkaRange:
             left -= set(done())
 
     def write(self, client: str, messages: Sequence[SentMessage]) -> None:
-        """Write messages in one transaction."""
+        """Write messages in one transaction. `client` is the client id and the transactional id."""
         producer = self._clients.producer(
             {
                 **common(self._target, client),

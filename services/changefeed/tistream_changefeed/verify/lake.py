@@ -55,8 +55,9 @@ ROWS_MAX = 2_000_000  # of which the hashes are kept, on both sides together
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Rows of an Iceberg table, in its types. `name`: the database of the upstream and the table of Iceberg. `there`:
-    whether the rows are there, or must be. `ts`: of the table itself; None for changes, which have their own."""
+    """Rows of an Iceberg table, in its types. `name`: the database in TiDB and the table's name in Iceberg. `there`:
+    True for rows that Iceberg has, False for those that it must have. `ts`: the ts as of which the rows of a mirrored
+    table are compared; None for a table of changes, whose rows have a commit_ts."""
 
     name: Name
     where: str
@@ -112,7 +113,9 @@ class LakeComparison:
         self._there = LakeThere(self.lake, self.tenant, own, self._check_time, self._moved)
 
     def result(self) -> FeedVerification:
-        """Compare. Raises InvalidRequest, Unavailable, FeedFailed, Gone."""
+        """Compare the Iceberg tables with the tenant's rows, and return the differences. Raises InvalidRequest if the
+        tables cannot be compared, Unavailable if the deadline passes or a table is dropped or renamed, FeedFailed if
+        the catalog cannot be read, Gone if the rows are past retention."""
         shapes, filters = self.feed.target.shapes, self.feed.config.filter
         filtered = "table" in shapes and bool(filters.event_filters or filters.ignore_txn_start_ts)
         if filtered and "changes" not in shapes:
@@ -184,7 +187,7 @@ class LakeComparison:
                     yield from ((event.commit_ts, one) for one in mark.changes)
 
     def _moved(self, identifier: Identifier, window: Window) -> bool:
-        """Whether a DDL of a window drops or renames the table that an Iceberg table has the rows of."""
+        """Whether a DDL of a window drops or renames the TiDB table whose rows the Iceberg table `identifier` has."""
         self._wait_for(window.high)
         name = partial(self.feed.target.identifier, shape=shape_of(identifier))
         return any(

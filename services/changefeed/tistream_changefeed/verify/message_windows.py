@@ -55,7 +55,7 @@ def shard_windows(records: Iterable[SentMessage], tenant: TenantKey, feed_id: st
 
 
 def _shard_windows(found: Sequence[tuple[SentWindow, SentMessage]], tenant: TenantKey) -> ShardWindows:
-    """The windows of one shard and their records, in order."""
+    """Build the ShardWindows of one shard from its windows and their records, in order."""
     if not found:
         return ShardWindows()
     last = found[-1][1]
@@ -84,7 +84,8 @@ class MessageWindows:
                 self._hash()
 
     def result(self, from_ts: int, to_ts: int, only: Name | None) -> ComparedWindows:
-        """Compare. The arguments are those of fingerprints.windows.compared."""
+        """Compare the recorded windows that lie in (`from_ts`, `to_ts`] with the events that were added. `only`: the
+        one table of which events were added; None: all tables."""
         self._hash()
         done = ComparedWindows()
         for of, found in zip(self.windows, self._found, strict=True):

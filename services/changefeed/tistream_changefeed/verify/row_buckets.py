@@ -97,8 +97,8 @@ class RowBuckets:
 
 
 def _mixed(name: Name, hashes: Hashes) -> tuple[Hashes, Int64s]:
-    """The hashes of rows as those of rows of this table, mixed so that sums of them are equal by chance only; and the
-    bucket of each."""
+    """Returns (the hashes mixed with the table's name, so that two sums of them are equal by chance only; the bucket of
+    each hash)."""
     salt = int.from_bytes(hashlib.blake2b(repr(name).encode(), digest_size=8).digest(), "big")
     mixed = hashes ^ np.uint64(salt)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

@@ -82,7 +82,9 @@ class TableComparison:
     differences: list[Difference] = field(default_factory=list)
 
     def result(self) -> FeedVerification:
-        """Compare. Raises InvalidRequest, Unavailable, FeedFailed, Gone."""
+        """Compare the tables with the tenant's rows, and return the differences. Raises InvalidRequest if the tables
+        cannot be compared, Unavailable if the deadline passes or a table is altered, FeedFailed if the server fails,
+        Gone if the rows are past retention."""
         if self.feed.config.filter.event_filters or self.feed.config.filter.ignore_txn_start_ts:
             raise InvalidRequest("the feed leaves out events by event filters, so its tables differ from the pool")
         with connected(self.server, self.left_s() + 1) as target:
@@ -277,7 +279,8 @@ class _OneTable:
 
 
 def _taken(hashes: Sequence[int], left: dict[int, int]) -> Iterator[int]:
-    """The indexes of hashes that are in `left`, each as often as `left` says; that is counted down."""
+    """Yield the indexes of the hashes that are keys of `left`, each hash at most as often as its count in `left`. The
+    counts are decremented in place."""
     for at, one in enumerate(hashes):
         if left.get(one):
             left[one] -= 1

@@ -165,7 +165,7 @@ def _answered(compare: Callable[[], FeedVerification]) -> FeedVerification:
 
 @dataclass(slots=True)
 class _Comparing:
-    """The state of one comparison."""
+    """One comparison of the topics of a feed with the tenant's rows."""
 
     ask: VerifyFeed
     tenant: TenantKey
@@ -183,7 +183,9 @@ class _Comparing:
         self.topics = Topics(self.target, "tistream-verify", self.by.answer_s, self.by.clients)
 
     def result(self) -> FeedVerification:
-        """Compare, and repair if the request names a topic for that. Raises FeedFailed, InvalidRequest, Unavailable."""
+        """Compare the messages with the tenant's rows, and return the differences. Writes the missing messages if the
+        request has a `repair_topic`. Raises FeedFailed, InvalidRequest, Unavailable if the deadline passes,
+        LimitReached if the range has too many events."""
         found, self.bounds = Comparison(), self._bounds()
         self._partitions(self.target.topic)
         if self.ask.repair_topic in {self.target.progress_topic, f"{self.target.topic}-dead-letter"}:
@@ -279,7 +281,7 @@ class _Comparing:
         return KafkaRange(self.target, self.by.clock, self.deadline_ms, self.by.answer_s, self.by.clients)
 
     def _since_ms(self) -> int:
-        """The time from which on messages of the range may have been written."""
+        """The Unix time in ms from which on messages of the range may have been written."""
         return max(0, physical_ms(self.ask.from_ts) - SKEW_MS)
 
     def _events(self, sent: SentMessage, offset: int) -> Sequence[tuple[bytes | None, bytes | None]]:

@@ -45,7 +45,7 @@ _SECRETS = {
 
 @dataclass(frozen=True, slots=True)
 class LakeFeed:
-    """A feed into Iceberg tables that can run."""
+    """A feed into Iceberg tables, built from its sink URI and configuration: implements hold.feed.Feed."""
 
     config: FeedConfig
     iceberg: IcebergConfig
@@ -54,7 +54,8 @@ class LakeFeed:
     pipeline: LakePipeline
 
     def check_allowed(self, allowed: Allowed) -> None:
-        """Implement Feed.check_allowed: the warehouse, and the catalog's host, or its file if it is SQLite."""
+        """Check that the operator allows the URL of the warehouse, and the catalog's host, or its file if it is SQLite.
+        Raises TargetNotAllowed."""
         storage_url(self.iceberg.warehouse, allowed.file_urls)
         catalog = urlsplit(self.iceberg.catalog_uri)
         if catalog.scheme.startswith("sqlite"):
@@ -64,7 +65,8 @@ class LakeFeed:
             check_hosts([f"{catalog.hostname or ''}:{port}"], allowed.hosts)
 
     def plan(self, tables: Sequence[TableVersion]) -> FeedPlan:
-        """Implement Feed.plan."""
+        """Plan the Iceberg tables and columns for the tables that exist. Raises InvalidRequest if a filter does not fit
+        a table, or if two tables would be written to one."""
         included = included_tables(self.config, tables)
         planned: list[PlannedTable] = []
         for version in included.sent:
@@ -83,7 +85,8 @@ class LakeFeed:
         return FeedPlan(tuple(planned), {}, tuple(table_warnings(self.config, included)), included.left_out)
 
     def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:  # noqa: ARG002
-        """Implement Feed.look: connect to the catalog, and read a table that need not exist."""
+        """Connect to the catalog, and try to read the first planned table, which need not exist. Creates nothing.
+        Raises FeedFailed."""
         lake = self.lake(values, allowed)
         try:
             for table in planned.tables:
@@ -94,15 +97,17 @@ class LakeFeed:
         return Looked()
 
     def sinks(self, order: Order, clock: Clock, values: Mapping[str, str], allowed: Allowed) -> Callable[[], Sink]:
-        """Implement Feed.sinks."""
+        """Return a function that makes a sink for the feed's shard. `values`: the values of the feed's secrets by
+        name."""
         return lambda: LakeSink(self.target, self.lake(values, allowed), order, clock, random_id)
 
     def pipeline_of(self, order: Order, values: Mapping[str, str]) -> Pipeline:  # noqa: ARG002
-        """Implement Feed.pipeline_of."""
+        """The pipeline of the feed, whatever the arguments."""
         return self.pipeline
 
     def lake(self, values: Mapping[str, str], allowed: Allowed) -> Lake:
-        """The catalog of the feed. It is connected at the first call."""
+        """Build the client of the feed's catalog; it connects at the first call. `values`: the values of the feed's
+        secrets by name. Raises TargetNotAllowed if the operator does not allow the warehouse."""
         place, _, options = storage_url(self.iceberg.warehouse, allowed.file_urls).partition("?")
         properties = {
             "type": self.iceberg.catalog_type,
@@ -129,7 +134,8 @@ class LakeFeed:
 
 
 def lake_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> LakeFeed:
-    """Parse a sink URI and a configuration. `skips`: the events that become dead letters. Raises InvalidRequest."""
+    """Build the feed that a sink URI and a configuration describe. `skips`: the events that become dead letters. Raises
+    InvalidRequest."""
     found = parse_feed(sink_uri, document)
     check_no_secrets(found)
     iceberg = found.config.iceberg

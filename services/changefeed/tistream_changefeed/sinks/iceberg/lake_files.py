@@ -68,7 +68,8 @@ def read_file(table: Table, schema: Schema, file: DataFile) -> pa.Table:
 
 
 def key_range(schema: Schema, file: DataFile, field_id: int) -> KeyRange:
-    """The bounds of the column with this field id, from the statistics of a data file."""
+    """The bounds of the column with this field id, from the statistics of a data file; None for a bound that they do
+    not have."""
     kind = next((one.field_type for one in schema.fields if one.field_id == field_id), None)
     if not isinstance(kind, PrimitiveType):
         return KeyRange(None, None)

@@ -41,12 +41,12 @@ class TableDdl:
 
     @property
     def size(self) -> int:
-        """Implement Mark.size."""
+        """The size of the DDL's statement, in bytes (implements Mark.size)."""
         return len(self.event.query.encode())
 
     @property
     def content(self) -> None:
-        """Implement Mark.content: no messages are counted."""
+        """Return None: this mark is not a message (implements Mark.content)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +62,20 @@ class LakePipeline:
 
     @property
     def first_rows(self) -> LakePipeline | None:
-        """Implement Pipeline.first_rows."""
+        """This pipeline, if a new feed begins with the rows of its tables (`loads`); otherwise None."""
         return self if self.loads else None
 
     def includes(self, version: TableVersion) -> bool:
-        """Implement FirstRows.includes."""
+        """Whether the feed sends the rows of a table."""
         return self.filter.includes(version)
 
     def created(self, versions: Sequence[TableVersion]) -> tuple[Mark, ...]:
-        """Implement FirstRows.created."""
+        """The order to the sink to create these tables, before their rows."""
         return (NewTables(tuple(versions)),)
 
     @property
     def sync_points(self) -> None:
-        """Implement Pipeline.sync_points: each commit of a table says its ts itself."""
+        """Return None: there are no sync points, because each commit of a table states its ts."""
 
     @property
     def tables(self) -> FeedTables:
@@ -83,15 +83,16 @@ class LakePipeline:
         return self.filter.read
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
-        """Implement Pipeline.scan: no update is split."""
+        """Begin a scan of a tenant's rows from `start` to the commit_ts `high`. No update is split."""
         return Scan(source, scope, start, high, budget, moving=never)
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Mark, ...]]:  # noqa: ARG002
-        """Implement Pipeline.opened: nothing comes before the rows."""
+        """Yield nothing: no marks are sent before the rows."""
         return iter(())
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded[RowEvents]:  # noqa: ARG002
-        """Implement Pipeline.rows. Raises TableFailed."""
+        """Filter row events. Returns those that are sent, and the dead letters of those that are left out. Raises
+        TableFailed if an event cannot be sent."""
         chosen: list[RowBatch] = []
         letters: list[DeadLetter] = []
         for batch in raw_changes(events).rows:
@@ -127,14 +128,16 @@ class LakePipeline:
         return lost.rest(sent), [*letters, *more]
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
-        """Implement Pipeline.concerned."""
+        """The tables that a DDL concerns and whose events the feed sends; the table "" stands for all tables of a
+        database. Empty if the feed does not send the DDL."""
         if not self.filter.sends(event):
             return ()
         names = event.involved or ((event.database, event.table),)
         return [name for name in names if not name[1] or self.filter.includes_name(name)]
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Mark, ...]:  # noqa: ARG002
-        """Implement Pipeline.ddl. A DDL that changes only tables that the feed leaves out is not sent."""
+        """The mark for a DDL: a TableDdl, or a dead letter if a person has named the DDL. Empty if the DDL changes only
+        tables that the feed leaves out."""
         if not self.filter.sends(event):
             return ()
         letter = ddl_letter(event, self.skips)
@@ -149,17 +152,18 @@ class LakePipeline:
         return any(one.head.kind == "table" and self.filter.includes(one) for one in versions)
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
-        """Implement Pipeline.resolved: none, because each snapshot of a table states the position of the feed."""
+        """Return nothing: the feed has no resolved messages, because each snapshot of a table states the position of
+        the feed."""
         return ()
 
     def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
-        """Implement Pipeline.grown: there are no partitions."""
+        """Return nothing: tables have no partitions."""
         return ()
 
     def own(self, marks: Sequence[Mark]) -> tuple[Mark, ...]:
-        """Implement Pipeline.own: a feed into Iceberg has one shard."""
+        """All of `marks`, because a feed into Iceberg has one shard."""
         return tuple(marks)
 
     def skipped(self, marks: Sequence[Mark]) -> int:
-        """Implement Pipeline.skipped."""
+        """The number of dead letters among these marks."""
         return sum(isinstance(one, LetterMark) for one in marks)

@@ -179,7 +179,8 @@ def by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _shown(new: pa.Array, old: pa.Array, batch: RowBatch, deleted: Bools) -> pa.Array:
-    """The values of a column: of deletes the old one, else the new one."""
+    """The value of a column for each event: that of the old row for a delete, otherwise that of the new row. `deleted`:
+    which events are deletes."""
     if not deleted.any():
         return new.take(pa.array(batch.new_at))
     if deleted.all():

@@ -87,7 +87,9 @@ class LakeTables:
         return found
 
     def _loaded(self, identifier: Identifier, shape: Shape, *, older: bool = False) -> LakeTable | None:
-        """The table of this name; None if it does not exist. `older`: it need not show the newest commit."""
+        """The Iceberg table with this name, which is read at the first call; None if it does not exist. `older`: accept
+        a table that another program has rolled back. Raises FeedFailed if another feed or program writes it, or a newer
+        worker of this feed."""
         if identifier in self._open:
             return self._open[identifier]
         table = self._lake.load(identifier)
@@ -205,13 +207,14 @@ class LakeTables:
                 table.files.append(write_file(table.table, table.schema.schema, part, self._new_name(), hour))
 
     def commit_changes(self, table: LakeTable, at: Position, loaded: bytes | None) -> None:
-        """Commit the files that `add_changes` has written. All events up to `at` are then in the table. `loaded` is as
-        in Marks."""
+        """Commit the files that `add_changes` has written. All events up to `at` are then in the table. `loaded`: while
+        the feed loads its initial rows, the highest raw key that the table then has; otherwise None."""
         self._commit(table, at, loaded=loaded)
 
     def commit_net(self, table: LakeTable, nets: Sequence[TableNet], at: Position, loaded: bytes | None) -> None:
-        """Commit a net change to the mirrored table. All events up to `at` are then in it. `loaded` is as in Marks.
-        Raises FeedFailed if the table has no key."""
+        """Commit a net change to the mirrored table. All events up to `at` are then in it. `loaded`: while the feed
+        loads its initial rows, the highest raw key that the table then has; otherwise None. Raises FeedFailed if the
+        table has no key."""
         keys = [column.name for column in nets[-1].handle]
         if not keys:
             raise failed("encode", ".".join(nets[-1].version.name), "the table has no primary key and no unique key "
@@ -237,11 +240,13 @@ class LakeTables:
         self._commit(table, at, [file for number, file in enumerate(there) if number in removed], loaded=loaded)
 
     def _all_if_filled(self, table: LakeTable, there: Sequence[DataFile]) -> list[DataFile]:
-        """All files, if the next schema has columns with a value for rows that are there; else none."""
+        """All files of `there`, if the table's next schema adds columns whose default is the value of existing rows, so
+        that files must be rewritten; otherwise none."""
         return list(there) if table.evolves and table.schema.filled else []
 
     def _read(self, table: LakeTable, file: DataFile) -> pa.Table:
-        """The rows of a file, with the next schema."""
+        """Read the rows of a data file in the columns of the table's next schema. Columns that it adds have their
+        default."""
         with self._lake.asking(self._lake.named(table.identifier)):
             rows = read_file(table.table, table.schema.schema, file)
         if table.evolves:
@@ -287,7 +292,8 @@ class LakeTables:
         self.created.moving = ()
 
     def _rename(self, mark: TableDdl, shape: Shape) -> None:
-        """Rename tables. Each gets a name of its own in between."""
+        """Rename the Iceberg tables of this shape whose tables a DDL renames. Each first gets a temporary name, because
+        two tables may swap their names."""
         moved = [one for one in mark.changes if one.before and one.after and one.before.name != one.after.name]
         between: list[tuple[Identifier, Identifier, TableVersion]] = []
         for one in moved:

@@ -30,8 +30,9 @@ class Told(NamedTuple):
 
     @property
     def begins(self) -> bool:
-        """Whether the rows of the table begin with this snapshot, as after CREATE OR REPLACE TABLE. When a snapshot
-        expires, some programs remove its id from the next one, so the number of files before the snapshot counts."""
+        """Whether the contents of the table begin with this snapshot, as after CREATE OR REPLACE TABLE: it names no
+        parent, and the table had no files before it. A missing parent alone proves nothing, because some programs
+        remove the id of a snapshot that expires from the next one."""
         try:
             total, added, deleted = (int(self.summary.get(f"{one}-data-files", 0)) for one in _COUNTS)
         except ValueError:

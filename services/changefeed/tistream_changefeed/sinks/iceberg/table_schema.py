@@ -66,8 +66,8 @@ def parsed(schema: Schema, text: str) -> LakeSchema:
 
 
 def with_first_ids(lake: LakeSchema) -> LakeSchema:
-    """The same schema, with `fields` also mapping the first ids of the columns, because TiDB may have given a column
-    another id since."""
+    """The same schema, with `fields` also mapping the ids that the columns had when their fields were created, because
+    TiDB may have given them other ids since."""
     return replace(lake, fields={**{found - _FIRST: found for found in lake.fields.values()}, **lake.fields})
 
 
@@ -121,8 +121,9 @@ def _field_id(now: LakeSchema, column: Column, columns: Sequence[Column], before
 
 
 def _rewritten(column: Column, columns: Sequence[Column], before: TableVersion | None) -> Column | None:
-    """The column of `before` that a DDL has replaced by `column`, under another id: the one with its offset in the
-    table, if that id is gone."""
+    """The column of `before` that a DDL has replaced by `column`, under another id. The columns whose ids are gone and
+    those with new ids are paired in the order of the table. None if `column` had its id before, or if the table has got
+    more or fewer columns."""
     if before is None:
         return None
     earlier = before.table.visible_columns

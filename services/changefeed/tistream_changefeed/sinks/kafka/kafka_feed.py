@@ -29,21 +29,23 @@ class KafkaFeed:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Implement Feed.warnings."""
+        """Warnings about the configuration, for the feed's user."""
         return self.feed.warnings
 
     def check_allowed(self, allowed: Allowed) -> None:
-        """Implement Feed.check_allowed: the brokers, the schema registry, and the place of large messages."""
+        """Check that the operator allows the brokers, the schema registry, and the place of large messages. Raises
+        TargetNotAllowed."""
         check_hosts(self.feed.hosts, allowed.hosts)
         if self.feed.claim_check is not None:
             storage_url(self.feed.claim_check, allowed.file_urls)
 
     def plan(self, tables: Sequence[TableVersion]) -> FeedPlan:
-        """Implement Feed.plan."""
+        """Plan the topics and columns for the tables that exist. Raises InvalidRequest."""
         return plan(self.feed.config, tables)
 
     def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:  # noqa: ARG002
-        """Implement Feed.look: read the partitions of the topics that exist."""
+        """Read the partitions and message limits of the topics that exist, and warn of limits that are too low. Creates
+        nothing. Raises FeedFailed."""
         topics = Topics(self.feed.target.with_secrets(values), "tistream-check", answer_s)
         found = topics.planned(planned.topics)
         small = topics.small(planned.topics)
@@ -57,14 +59,15 @@ class KafkaFeed:
         )
 
     def sinks(self, order: Order, clock: Clock, values: Mapping[str, str], allowed: Allowed) -> Callable[[], Sink]:
-        """Implement Feed.sinks."""
+        """Return a function that makes a sink for the shard in `order`. `values`: the values of the feed's secrets by
+        name."""
         target, claims, place = self.feed.target.with_secrets(values), None, self.feed.claim_check
         if place is not None:
             claims = ClaimFiles(open_objects(storage_url(place, allowed.file_urls)), place)
         return lambda: KafkaSink(target, order, clock, claims=claims)
 
     def pipeline_of(self, order: Order, values: Mapping[str, str]) -> Pipeline:
-        """Implement Feed.pipeline_of."""
+        """Build the pipeline of the shard in `order`. `values`: the values of the feed's secrets by name."""
         registry = registry_of(self.feed.config, values)
         owner = f"{order.tenant}/{order.feed_id}"
         return self.feed.pipeline(registry, owner, Ownership(order.shard, order.shards))

@@ -1,4 +1,5 @@
-"""One connection of a MySQL sink, which writes fenced transactions of one slot."""
+"""The connection of one slot of a MySQL sink. A sink writes the parts of a window by several such connections side by
+side. Each transaction fails if another holder has taken the slot."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _FRESH_MS = IDLE_S * 1000 // 3
 
 
 class WriteAgain(Exception):
-    """The server has rolled back a transaction, for example because of a deadlock. It can be repeated at once."""
+    """Raised if the server has rolled back a transaction, for example because of a deadlock. It can be repeated at
+    once."""
 
 
 def connected(server: MySqlServer, answer_s: int = ANSWER_S) -> MySqlTarget:
@@ -39,7 +41,7 @@ def connected(server: MySqlServer, answer_s: int = ANSWER_S) -> MySqlTarget:
 
 
 def failure_of(error: TargetFailed, server: MySqlServer) -> FeedFailed:
-    """The failure of a feed for an error that concerns no table."""
+    """Convert an error of the server to a FeedFailed with a remedy. It names the server, not a table."""
     cause = "unreachable" if error.code is None else str(error.code)
     text = str(error).removeprefix(f"{server.where}/: ")
     if "CERTIFICATE_VERIFY_FAILED" in str(error):

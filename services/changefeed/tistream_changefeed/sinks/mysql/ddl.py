@@ -76,7 +76,8 @@ def is_quick(action: str) -> bool:
 
 
 def ddl_statements(mark: DdlMark, dialect: Dialect) -> tuple[str, ...]:
-    """The statements of a DDL, in order. Raises DdlRefused."""
+    """Build the statements that execute a DDL on a server of this dialect, in order. Raises DdlRefused if no statement
+    can have its effect, or the server does not support the table."""
     event = mark.event
     if event.action.startswith(_UNDONE) or event.action in _REFUSED:
         reason = _REFUSED.get(event.action, "a DDL that was executed is undone, and no statement says how")
@@ -132,7 +133,8 @@ def _added(mark: DdlMark, dialect: Dialect) -> str | None:
 
 
 def _renamed(pairs: Sequence[tuple[Name, Name]]) -> Iterator[str]:
-    """One statement that renames tables. If one of them gets the name of another one, all get other names between."""
+    """Yield one statement that renames tables; `pairs` has their (old name, new name). If a table gets the old name of
+    another one, all get temporary names first, in the same statement."""
     if not pairs:
         return
     old, new = zip(*pairs, strict=True)

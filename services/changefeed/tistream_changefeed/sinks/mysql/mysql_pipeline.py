@@ -47,15 +47,15 @@ class MySqlPipeline:
 
     @property
     def first_rows(self) -> MySqlPipeline | None:
-        """Implement Pipeline.first_rows."""
+        """This pipeline, if a new feed begins with the rows of its tables (`loads`); otherwise None."""
         return self if self.loads else None
 
     def includes(self, version: TableVersion) -> bool:
-        """Implement FirstRows.includes."""
+        """Whether this shard sends the rows of a table."""
         return self.filter.includes(version) and self.shard.has(version)
 
     def created(self, versions: Sequence[TableVersion]) -> tuple[Mark, ...]:
-        """Implement FirstRows.created."""
+        """The order to the sink to create these tables, before their rows."""
         return (NewTables(tuple(versions)),)
 
     @property
@@ -64,16 +64,18 @@ class MySqlPipeline:
         return ShardTables(self.filter.read, self.shard)
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
-        """Implement Pipeline.scan. Both halves of an update that moves a unique value are read, so that the deletes of
-        a transaction of any size come before its puts."""
+        """Begin a scan of a tenant's rows from `start` to the commit_ts `high`. Both halves of an update that changes a
+        unique value are read, so that the deletes of a transaction of any size come before its puts."""
         return Scan(source, scope, start, high, budget, moving=by_unique_index)
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Mark, ...]]:  # noqa: ARG002
-        """Implement Pipeline.opened: nothing is sent before the rows."""
+        """Yield nothing: no marks are sent before the rows."""
         yield from ()
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded[Payload]:  # noqa: ARG002
-        """Implement Pipeline.rows. Raises TableFailed."""
+        """Filter row events, and split updates that change a unique value. Returns the events, of which a transaction
+        writes the net change, and the dead letters of those that are left out. Raises TableFailed if a filter does not
+        fit a table."""
         letters: list[DeadLetter] = []
         kept = []
         for batch in self._filtered(raw_changes(events)):
@@ -90,14 +92,16 @@ class MySqlPipeline:
                 yield from self.filter.window(EventWindow((batch,), ())).rows
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
-        """Implement Pipeline.concerned."""
+        """The tables that a DDL concerns and whose events the feed sends; the table "" stands for all tables of a
+        database. Empty if the feed does not send the DDL."""
         if not self.filter.sends(event) or not is_sent(event.action):
             return ()
         names = event.involved or ((event.database, event.table),)
         return [name for name in names if not name[1] or self.filter.includes_name(name)]
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Mark, ...]:  # noqa: ARG002
-        """Implement Pipeline.ddl."""
+        """The mark for a DDL: a DdlMark, or a dead letter if a person has named the DDL. Empty if the feed does not
+        send it."""
         names = tuple(self.concerned(event))
         if not names:
             return ()
@@ -107,19 +111,20 @@ class MySqlPipeline:
         return (DdlMark(event, table_changes(event, table_at), names),)
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
-        """Implement Pipeline.resolved: the progress says up to which ts a database is complete."""
+        """Return nothing: the feed has no resolved messages, because the stored progress shows up to which ts the
+        database is complete."""
         return ()
 
     def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
-        """Implement Pipeline.grown: a database has no partitions."""
+        """Return nothing: a database has no partitions."""
         return ()
 
     def own(self, marks: Sequence[Mark]) -> tuple[Mark, ...]:
-        """Implement Pipeline.own: the first shard executes DDLs and marks sync points."""
+        """All of `marks` for the first shard, which executes DDLs and marks sync points; none for the others."""
         return () if self.shard.number else tuple(marks)
 
     def skipped(self, marks: Sequence[Mark]) -> int:
-        """Implement Pipeline.skipped."""
+        """The number of dead letters among these marks."""
         return sum(isinstance(one, LetterMark) for one in marks)
 
 

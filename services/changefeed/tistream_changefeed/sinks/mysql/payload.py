@@ -24,7 +24,7 @@ class CommittedEvents(RowEvents):
     """Row events of which the fingerprints are stored with the progress."""
 
     def fingerprints(self) -> Fingerprints:
-        """Implement Payload.fingerprints."""
+        """The Fingerprint of each table's events, as they were committed upstream."""
         return row_fingerprints(self.window.rows)
 
 
@@ -51,15 +51,15 @@ class NetWindow:
         )
 
     def between(self, start: int, end: int) -> NetWindow:
-        """Implement Payload.between."""
+        """The net change of the tables from index `start` (inclusive) to `end` (exclusive)."""
         return NetWindow(self.tables[start:end], self.through_ts)
 
     def contents(self) -> Iterator[Content]:
-        """Implement Payload.contents: a database counts no messages."""
+        """Yield nothing, because the sink does not write messages (implements Payload.contents)."""
         yield from ()
 
     def fingerprints(self) -> Fingerprints:
-        """Implement Payload.fingerprints: none, because those of the events are stored."""
+        """Return an empty mapping: the fingerprints of the events are stored, and not those of the net change."""
         return {}
 
 
@@ -73,9 +73,9 @@ class DdlMark:
 
     @property
     def size(self) -> int:
-        """Implement Mark.size."""
+        """The size of the DDL's statement, in bytes (implements Mark.size)."""
         return len(self.event.query.encode())
 
     @property
     def content(self) -> None:
-        """Implement Mark.content: a database counts no messages."""
+        """Return None: this mark is not a message (implements Mark.content)."""

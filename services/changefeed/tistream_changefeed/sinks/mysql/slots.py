@@ -29,7 +29,7 @@ _PLAIN = r"^[ -~]*$"
 
 
 def divided(nets: Sequence[TableNet], slots: int) -> list[list[TableNet]]:
-    """The part of the net change that each slot writes, by slot."""
+    """Divide the net change of a window among slots 0 to `slots` - 1. Returns the part of each, by its number."""
     out: list[list[TableNet]] = [[] for _ in range(slots)]
     for one in nets:
         at = assigned(one, slots)

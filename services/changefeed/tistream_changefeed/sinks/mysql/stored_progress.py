@@ -168,8 +168,8 @@ def store_window(slot: Slot, order: Order, number: int, window: SentWindow) -> N
 def windows_of(
     target: MySqlTarget, server: MySqlServer, tenant: TenantKey, feed_id: str, shards: Mapping[int, Progress]
 ) -> Mapping[int, list[SentWindow]]:
-    """The windows of these shards, in the order in which they were committed. Empty if no holder of this release has
-    run. Raises FeedFailed, TargetFailed."""
+    """The stored windows (fingerprints of sent events) of these shards, by shard, in the order in which they were
+    committed. Empty if no holder of this release has run. Raises FeedFailed, TargetFailed."""
     found: dict[int, list[SentWindow]] = {}
     for shard, progress in shards.items():
         key = records.record_key(tenant, feed_id, shard).decode()

@@ -87,7 +87,7 @@ def secondary_ts(dialect: Dialect) -> str:
 @dataclass(frozen=True, slots=True)
 class MySqlServer:
     """A server, and how the sink writes to it. `slots`: how many connections write side by side. `safe`: rows are
-    always put by REPLACE. `sync_retention_ms`: how long sync points are kept; None if it gets no marks. After parsing,
+    always put by REPLACE. `sync_retention_ms`: how long sync points are kept; None: none are stored. After parsing,
     `password` and the PEM texts may be references to secrets."""
 
     host: str

@@ -54,7 +54,8 @@ class LinesFormat:
         self._encoder, self._end = encoder, end
 
     def rows(self, batch: RowBatch) -> tuple[pa.Table, Int64s]:
-        """Implement FileFormat.rows."""
+        """Encode the events of a batch. Returns a table with the column LINE, which has the line or lines of each
+        event, and the bytes of each row."""
         values = self._encoder.rows(batch).values
         if self._end:
             kind = pa.large_binary()
@@ -62,11 +63,11 @@ class LinesFormat:
         return pa.table({LINE: values}), _lengths(values)
 
     def hashes(self, rows: pa.Table, commit_ts: Int64s) -> UInt64s:
-        """Implement FileFormat.hashes."""
+        """The hash of each event, from its commit_ts and its lines."""
         return event_hashes(commit_ts, rows.columns)
 
     def body(self, rows: Sequence[pa.Table]) -> bytes:
-        """Implement FileFormat.body."""
+        """The content of the file that has the lines of these tables, in order."""
         found = (flat_bytes(chunk).data for one in rows for chunk in one.column(LINE).chunks)
         return b"".join(lines.data for lines in found)
 
@@ -78,7 +79,8 @@ class ParquetFormat:
     suffix, numbered = ".parquet", False
 
     def rows(self, batch: RowBatch) -> tuple[pa.Table, Int64s]:
-        """Implement FileFormat.rows."""
+        """Convert the events of a batch to the columns of a Parquet file, one row for each event. Returns the table,
+        and the estimated bytes of each row. Raises CannotEncode if a column has a reserved name."""
         ops = ops_of(batch)
         deleted = ops == DELETE
         columns: dict[str, pa.Array] = {
@@ -99,11 +101,11 @@ class ParquetFormat:
         return pa.table(columns), sizes
 
     def hashes(self, rows: pa.Table, commit_ts: Int64s) -> UInt64s:
-        """Implement FileFormat.hashes."""
+        """The hash of each event, from its commit_ts, its values and the names of the columns."""
         return event_hashes(commit_ts, rows.columns, rows.column_names)
 
     def body(self, rows: Sequence[pa.Table]) -> bytes:
-        """Implement FileFormat.body."""
+        """The content of the Parquet file that has the rows of these tables, in order."""
         table = pa.concat_tables(rows).combine_chunks()
         file = pa.BufferOutputStream()
         pq.write_table(table, file, compression="zstd", compression_level=1, row_group_size=_GROUP_ROWS)
@@ -112,7 +114,8 @@ class ParquetFormat:
 
 
 def _shown(new: pa.Array, old: pa.Array, batch: RowBatch, deleted: Bools) -> pa.Array:
-    """The values of a column: of deletes the old one, else the new one."""
+    """The value of a column for each event: that of the old row for a delete, otherwise that of the new row. `deleted`:
+    which events are deletes."""
     if not deleted.any():
         return new.take(pa.array(batch.new_at))
     if deleted.all():

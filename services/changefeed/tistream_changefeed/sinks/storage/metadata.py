@@ -5,9 +5,9 @@
 
 `checkpoint-ts` is what readers of TiCDC's layout expect: all rows at or below it are in files that index files name.
 `progress` is that of core/progress.py; it may be ahead of `checkpoint-ts` for a moment. `files` are the last data files
-of the directories that the newest transaction wrote to, whose index files may be missing after a crash. `window_end`
-is the commit_ts at which the files of the next window end at the latest. `windows` are the fingerprints of the newest
-windows (fingerprints/windows.py); it is absent before the first.
+of the directories that the newest transaction wrote to, whose index files may be missing after a crash. `window_end` is
+the commit_ts at which the next window ends, unless its first row lies above that (file_windows.py). `windows` are the
+fingerprints of the newest windows (fingerprints/windows.py); it is absent before the first.
 """
 
 from __future__ import annotations

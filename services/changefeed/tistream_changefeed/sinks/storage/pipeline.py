@@ -47,11 +47,11 @@ class StoragePipeline:
 
     @property
     def first_rows(self) -> None:
-        """Implement Pipeline.first_rows: a feed begins without rows."""
+        """Return None: a feed into files begins without rows (implements Pipeline.first_rows)."""
 
     @property
     def sync_points(self) -> None:
-        """Implement Pipeline.sync_points: the sink has no marks."""
+        """Return None: a feed into files has no sync points (implements Pipeline.sync_points)."""
 
     @property
     def tables(self) -> FeedTables:
@@ -59,16 +59,17 @@ class StoragePipeline:
         return self.filter.read
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
-        """Implement Pipeline.scan."""
+        """Begin a scan of a tenant's rows from `start` to the commit_ts `high`."""
         numbered = self.target.format.numbered
         return Scan(source, scope, start, high, budget, numbered=numbered, moving=self.splitting)
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Mark, ...]]:  # noqa: ARG002
-        """Implement Pipeline.opened: nothing comes before the rows."""
+        """Yield nothing: no marks are sent before the rows."""
         return iter(())
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded[PlacedRows]:  # noqa: ARG002
-        """Implement Pipeline.rows: encode row events in the order in which they are sent. Raises TableFailed."""
+        """Filter row events, split updates, and encode the rows for their directories, in the order in which they are
+        sent. Raises TableFailed if an event cannot be encoded."""
         chosen: list[RowBatch] = []
         letters: list[DeadLetter] = []
         for batch in raw_changes(events).rows:  # filters see updates, not their halves
@@ -85,14 +86,17 @@ class StoragePipeline:
         return Encoded(in_order(placed), lambda part: part, letters=tuple(letters))
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
-        """Implement Pipeline.concerned: the tables that a DDL concerns and whose events the feed sends."""
+        """The tables that a DDL concerns and whose events the feed sends; the table "" stands for all tables of a
+        database. Empty if the feed does not send the DDL."""
         if not self.filter.sends(event):
             return ()
         names = event.involved or ((event.database, event.table),)
         return [name for name in names if not name[1] or self.filter.includes_name(name)]
 
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[Mark, ...]:  # noqa: ARG002
-        """Implement Pipeline.ddl: the schema files of the tables that the rules include."""
+        """The schema files of the tables that a DDL changes and that the rules include, or the dead letter of a DDL
+        that a person has named. Empty if the feed does not send the DDL. Raises CannotEncode if a name cannot be a
+        directory's."""
         if not self.filter.sends(event):
             return ()
         letter = ddl_letter(event, self.skips)
@@ -106,19 +110,19 @@ class StoragePipeline:
         return marks
 
     def resolved(self, ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
-        """Implement Pipeline.resolved: none, because `metadata` has the checkpoint."""
+        """Return nothing: the feed has no resolved messages, because `metadata` has the checkpoint."""
         return ()
 
     def grown(self, ts: int, resolved_ts: int, topics: Mapping[str, int]) -> tuple[Mark, ...]:  # noqa: ARG002
-        """Implement Pipeline.grown: none, because there are no topics."""
+        """Return nothing: there are no topics."""
         return ()
 
     def own(self, marks: Sequence[Mark]) -> tuple[Mark, ...]:
-        """Implement Pipeline.own: all, because a feed into files has one shard."""
+        """All of `marks`, because a feed into files has one shard."""
         return tuple(marks)
 
     def skipped(self, marks: Sequence[Mark]) -> int:
-        """Implement Pipeline.skipped."""
+        """The number of dead letters among these marks."""
         return sum(isinstance(one, LetterMark) for one in marks)
 
     def _selected(self, batch: RowBatch) -> RowBatch:

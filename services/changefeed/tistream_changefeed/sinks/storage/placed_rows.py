@@ -45,7 +45,7 @@ class PlacedRows:
         return len(self.commit_ts)
 
     def between(self, start: int, end: int) -> PlacedRows:
-        """Implement Payload.between."""
+        """The events from index `start` (inclusive) to `end` (exclusive)."""
         return replace(
             self,
             place=self.place[start:end],
@@ -56,11 +56,11 @@ class PlacedRows:
         )
 
     def contents(self) -> Iterator[Content]:
-        """Implement Payload.contents: nothing, because the sink counts no messages."""
+        """Yield nothing, because the sink does not write messages (implements Payload.contents)."""
         return iter(())
 
     def fingerprints(self) -> Fingerprints:
-        """Implement Payload.fingerprints."""
+        """The Fingerprint of each table's events."""
         return by_table(self.hashes, self.place, [one.version.name for one in self.places])
 
     def parts(self) -> Iterator[tuple[int, pa.Table, Int64s]]:

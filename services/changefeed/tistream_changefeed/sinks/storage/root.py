@@ -1,4 +1,5 @@
-"""The objects below the root of a storage sink: conditional puts, and what an object with the same name means."""
+"""Reads and writes the objects below the root of a storage sink. Writes are conditional; if an object with the name
+exists, its content decides whether an earlier attempt or another writer has put it."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class SinkRoot:
 
     def put_file(self, key: str, content: bytes, beaten: Callable[[], None]) -> None:
         """Create a file. One that exists with the same bytes is from an earlier attempt. If it has other bytes,
-        `beaten` is called first, as in put_index."""
+        `beaten` is called, which raises FeedFailed if another writer has taken over; if it returns, this raises
+        FeedFailed."""
         with self._asking(key):
             for _ in range(_TRIES):
                 try:
@@ -73,8 +75,8 @@ class SinkRoot:
 
     def last_number(self, directory: str, beaten: Callable[[], None]) -> int:
         """The number of the last data file that the index file of a directory names; 0 if there is no index file. If
-        another writer has replaced `metadata`, it may have named files since, so `beaten` is called as in
-        put_metadata."""
+        another writer has replaced `metadata`, it may have named files since: then `beaten` is called, and FeedFailed
+        is raised."""
         key = index_key(directory)
         with self._asking(key):
             found = self._versioned(key)
@@ -84,8 +86,9 @@ class SinkRoot:
         return 0 if found is None else self._number(key, found[0])
 
     def put_index(self, directory: str, number: int, beaten: Callable[[], None]) -> None:
-        """Name the data file `number` as the last one of a directory, unless a later one is named already. `beaten` is
-        as in put_metadata, but may return if this writer is the newest one."""
+        """Name the data file `number` as the last one of a directory, unless a later one is named already. If another
+        writer has replaced the index file in between, `beaten` is called, which raises FeedFailed unless this writer is
+        the newest one."""
         key, content = index_key(directory), self._layout.index_content(number)
         with self._asking(key):
             for _ in range(_TRIES):
@@ -133,7 +136,8 @@ class SinkRoot:
             return None
 
     def _replaced(self, key: str, content: bytes, found: tuple[bytes, str] | None) -> bool:
-        """Put an object that is as it was `found`. Returns whether it has this content now."""
+        """Write `content` to an object, if it is still as it was `found` (None: it did not exist). Returns whether the
+        object has this content now."""
         for _ in range(_TRIES):
             try:
                 if found is None:

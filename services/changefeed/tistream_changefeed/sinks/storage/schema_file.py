@@ -52,12 +52,12 @@ class SchemaFile:
 
     @property
     def size(self) -> int:
-        """Implement Mark.size."""
+        """The size of the file, in bytes (implements Mark.size)."""
         return len(self.body)
 
     @property
     def content(self) -> Content | None:
-        """Implement Mark.content: None, because the sink counts no messages."""
+        """Return None: this mark is not a message (implements Mark.content)."""
         return None
 
 
@@ -106,7 +106,8 @@ def schema_files(
 ) -> tuple[SchemaFile, ...]:
     """The schema files of a DDL; none for the rollback of a DDL. `changes` are the tables that it changed. The file of
     one table has the statement, and those of other tables have none, so that readers execute it once: of the table that
-    the DDL names, or of the one with partitions if a partition is exchanged. `column_ids`: as in `definition`."""
+    the DDL names, or of the one with partitions if a partition is exchanged. `column_ids`: whether the files have the
+    ids of columns."""
     action = action_number(event.action)
     if action is None or not event.database:
         return ()

@@ -52,11 +52,12 @@ class StorageFeed:
     skips: SkippedEvents = NO_SKIPS
 
     def check_allowed(self, allowed: Allowed) -> None:
-        """Implement Feed.check_allowed: the place of the files."""
+        """Check that the operator allows the URL of the files. Raises TargetNotAllowed."""
         storage_url(self.storage.url, allowed.file_urls)
 
     def plan(self, tables: Sequence[TableVersion]) -> FeedPlan:
-        """Implement Feed.plan: there are no topics."""
+        """Plan the directories and columns for the tables that exist. Raises InvalidRequest if a filter or selector
+        does not fit a table."""
         included = included_tables(self.config, tables)
         chosen, selectors = parts.feed_filter(self.config), parts.column_selectors(self.config)
         planned: list[PlannedTable] = []
@@ -69,7 +70,8 @@ class StorageFeed:
         return FeedPlan(tuple(planned), {}, tuple(table_warnings(self.config, included)), included.left_out)
 
     def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:  # noqa: ARG002
-        """Implement Feed.look: check that the place can be read, and warn if another feed may write there."""
+        """Check that the object store answers, and warn if another feed may write to this place. Creates nothing.
+        Raises FeedFailed."""
         try:
             self._objects(values, allowed, open_existing).head(METADATA)
         except (NotFoundYet, InvalidRequest):  # a directory is created when the feed begins
@@ -81,7 +83,8 @@ class StorageFeed:
         )
 
     def sinks(self, order: Order, clock: Clock, values: Mapping[str, str], allowed: Allowed) -> Callable[[], Sink]:
-        """Implement Feed.sinks."""
+        """Return a function that makes a sink for the shard in `order`. `values`: the values of the feed's secrets by
+        name."""
 
         def new_sink() -> Sink:
             root = SinkRoot(self._objects(values, allowed, open_objects), self.storage.url, self.target.layout)
@@ -90,11 +93,11 @@ class StorageFeed:
         return new_sink
 
     def root(self, values: Mapping[str, str], allowed: Allowed) -> SinkRoot:
-        """The files of the feed, to read them."""
+        """Open the feed's files for reading. `values`: the values of the feed's secrets by name."""
         return SinkRoot(self._objects(values, allowed, open_existing), self.storage.url, self.target.layout)
 
     def pipeline_of(self, order: Order, values: Mapping[str, str]) -> Pipeline:  # noqa: ARG002
-        """Implement Feed.pipeline_of."""
+        """The pipeline of the feed, whatever the arguments."""
         return self.pipeline()
 
     def pipeline(self) -> StoragePipeline:
@@ -118,8 +121,8 @@ class StorageFeed:
 
 
 def storage_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = ()) -> StorageFeed:
-    """Parse a sink URI of object storage and a configuration. `skips`: the events that become dead letters. Raises
-    InvalidRequest, which names the invalid or unsupported key, and never a secret."""
+    """Build the feed that a sink URI of object storage and a configuration describe. `skips`: the events that become
+    dead letters. Raises InvalidRequest, which names the invalid or unsupported key, and never a secret."""
     found = parse_feed(sink_uri, document)
     if found.secrets:
         name = sorted(found.secrets)[0]

@@ -1,4 +1,5 @@
-"""Reads the progress and the Iceberg tables of a feed, each table as it was when it was first asked for."""
+"""Reads the progress and the Iceberg tables of a feed for a comparison. A table is read once, and stays as it was
+then."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ from tistream_changefeed.sinks.iceberg.target import Identifier, set_aside
 @dataclass(slots=True)
 class LakeThere:
     """The tables of one feed. `own`: its own table. `check_time` raises Unavailable with this reason if the comparison
-    has taken too long. `moved`: whether a DDL of a window drops or renames the table that an Iceberg table has the rows
-    of. Every call may raise Unavailable and FeedFailed."""
+    has taken too long. `moved`: whether a DDL of a window drops or renames the TiDB table whose rows an Iceberg table
+    has. Every call may raise Unavailable and FeedFailed."""
 
     lake: Lake
     tenant: TenantKey
@@ -45,8 +46,9 @@ class LakeThere:
         return found
 
     def table(self, identifier: Identifier, name: Name) -> LakeTable | None:
-        """The table of a table that exists in TiDB as of the progress, and has this name there; None if the feed has
-        created none. Raises Unavailable if the feed has dropped or renamed it since."""
+        """The Iceberg table `identifier`, with the rows of the TiDB table `name`, which exists as of the feed's
+        progress; None if the feed has not created it. Raises Unavailable if the feed has dropped or renamed it
+        since."""
         found = self._loaded(identifier)
         if identifier not in self._checked:
             self._check_kept(identifier, found, ".".join(name))
@@ -54,7 +56,8 @@ class LakeThere:
         return None if found is None or DROPPED in found.table.properties else found
 
     def dropped(self, identifier: Identifier, dropped_ts: int) -> LakeTable | None:
-        """The table of a table that had this name when it was dropped at `dropped_ts`; None if it is gone."""
+        """The Iceberg table with the rows of a TiDB table that was dropped at `dropped_ts`. `identifier`: its name
+        before the drop; it may have another one now. None if it no longer exists."""
         for one in (identifier, set_aside(identifier, dropped_ts)):
             found = self._loaded(one)
             if found is not None and found.table.properties.get(DROPPED) == str(dropped_ts):

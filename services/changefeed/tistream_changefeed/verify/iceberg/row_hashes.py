@@ -11,7 +11,7 @@ from tistream.restore.fingerprint import Hashes
 
 
 def row_hashes(rows: pa.Table) -> Hashes:
-    """The hash of each row over all of its values, which is that of equal rows of the same schema."""
+    """Hash each row over all of its values. Equal rows of the same schema have equal hashes."""
     frame = pl.DataFrame(pl.from_arrow(rows))
     values: list[pl.Expr] = []
     for name, kind in frame.schema.items():

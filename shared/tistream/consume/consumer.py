@@ -74,7 +74,7 @@ class FeedConsumer:
 
     @property
     def ts(self) -> int:
-        """The ts up to which the target has every event of the feed."""
+        """The ts up to which the target has every event of the feed (inclusive)."""
         return self._reorder.ts
 
     def step(self, timeout_s: float = POLL_S) -> bool:

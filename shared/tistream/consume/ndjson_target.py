@@ -108,11 +108,11 @@ class NdjsonFile:
         self._file.truncate(end)
 
     def progress(self) -> ReadProgress | None:
-        """The progress in the last `resolved` line of the file; None if there is no such line."""
+        """The progress in the last `resolved` line of the file."""
         return self._progress
 
     def write(self, steps: Iterable[Step]) -> None:
-        """Append the JSON lines of the steps, and sync the file to disk."""
+        """Append the JSON lines of the steps. The file is synced to disk after each resolved ts."""
         for step in steps:
             self._file.write("".join(map(_text, lines(step))).encode())
             if isinstance(step, Resolved):
@@ -130,8 +130,8 @@ def _text(line: dict[str, Any]) -> str:
 
 
 def _last_progress(file: IO[bytes], path: Path) -> tuple[ReadProgress, int]:
-    """The progress of the last whole `resolved` line, and the offset where that line ends. The search begins at the
-    file's end, because the file may be long."""
+    """Returns (the progress of the last whole `resolved` line, the offset where that line ends). Reads backwards from
+    the file's end, because the file may be long. Raises CorruptObject if there is no such line."""
     tail = b""
     at = file.seek(0, os.SEEK_END)
     while at > 0:

@@ -61,13 +61,15 @@ def _objects(url: str) -> ObjectStore:
 
 @lru_cache(maxsize=4)
 def _footers(_url: str) -> FooterCache:
-    """The footers of change files in the object store at the URL. Each shard of a job reads most files of its tick."""
+    """The cache of the footers of change files in the object store at this URL. A worker process has one, because each
+    shard of a job reads most files of its tick."""
     return FooterCache(FOOTERS_BYTES)
 
 
 def process(url: str, keys: KeyIds, shards: list[Shard]) -> list[ShardResult]:
     """Run the shards of one Spark task. Returns their results in order. While the output of one shard is written, the
-    next one is read and matched. Objects are encrypted with `keys`."""
+    next one is read and matched. `url`: that of the object store. Objects are encrypted with `keys`, the encryption key
+    ids of the tenants."""
     objects = _objects_with(url, keys)
     with new_executor("put", WRITERS) as writers:
         begun = [_begun(objects, shard, writers, _footers(url)) for shard in shards]
@@ -96,7 +98,8 @@ def _objects_with(url: str, keys: KeyIds) -> ObjectStore:
 
 
 def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
-    """Run one shard in the calling thread. An error is returned in the shard's result."""
+    """Run one shard in the calling thread, without background writes. An error is returned in the shard's result, not
+    raised."""
     return _begun(objects, shard, None, None).ended()
 
 
@@ -136,7 +139,8 @@ def _begun(objects: ObjectStore, shard: Shard, writers: Executor | None, footers
 
 
 def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
-    """Call `work`. An error of this shard becomes its result, so that the other shards of the job continue."""
+    """Call `work`, and return its result. A TiStreamError that it raises is returned as a failed result of this shard,
+    so that the other shards of the job continue."""
     try:
         return work()
     except CorruptObject as error:
@@ -150,8 +154,9 @@ def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
 def process_shard(
     objects: ObjectStore, shard: Shard, target: OutputTarget, stages: Stages, footers: FooterCache | None = None
 ) -> ShardResult:
-    """Read, match, sort and write one shard, and record the time of each stage in `stages`. The written objects have no
-    effect until a manifest names them. `footers`: of change files that this process has read."""
+    """Read, match, sort and write one shard, and record the time of each stage in `stages`. `objects` is read; `target`
+    is written, perhaps in the background. The written objects have no effect until a manifest names them. `footers`: a
+    cache of the footers of change files; None: no cache."""
     began = time.perf_counter_ns()
     book = PointedFiles.of([_source(file) for file in shard.files])
     changes, bad = _read_files(objects, shard, footers)
@@ -212,8 +217,8 @@ def _source(file: ShardFile) -> SourceFile:
 
 
 def _read_files(objects: ObjectStore, shard: Shard, footers: FooterCache | None) -> tuple[pa.Table, dict[int, str]]:
-    """Read the changes inside the shard's span. Returns (the changes, with the columns `seq` and `pointer`; the reason
-    for each damaged file, by `seq`)."""
+    """Read the changes inside the shard's span from its change files. Returns (the changes, with the columns `seq`, the
+    file's position in the tick, and `pointer`; by `seq`, the reason for each file that is damaged or missing)."""
     tables: list[pa.Table] = []
     columns = (*CHANGE_COLUMNS, EXPIRE.name) if shard.rules.raw else CHANGE_COLUMNS
     bad: dict[int, str] = {}
@@ -261,7 +266,8 @@ class _Held:
 
 
 def _read_pending(objects: ObjectStore, shard: Shard, changes: pa.Table, book: PointedFiles) -> _Held:
-    """Read the pending parts that this tick can affect, as jobs/pruning.py decides."""
+    """Read the pending parts that this tick can affect, as jobs/pruning.py decides. `changes`: the new changes of the
+    tick. The change files to which the parts point are added to `book`."""
     rules = ReadRules(shard.rules.window.high, shard.rules.rows_small, shard.scanned, shard.swept)
     sure, sure_ready = read_anyway(shard.unmatched, rules), read_anyway(shard.ready, rules)
     first = [part for part, read in zip(shard.unmatched, sure, strict=True) if read]
@@ -289,7 +295,8 @@ def _at_hand(changes: pa.Table, unmatched: list[pa.Table], high: int) -> pl.Data
 
 
 def _without_sealed(changes: pa.Table, sealed: list[pl.DataFrame]) -> pa.Table:
-    """The changes without those that a SEALED part contains already, which is compared by (start_ts, key)."""
+    """The changes without those that a SEALED part contains already. `sealed`: the identities (start_ts, key) of the
+    rows of each SEALED part that was read."""
     if not sealed:
         return changes
     fresh = pl.from_arrow(changes.select(list(IDENTITY)))
@@ -307,7 +314,8 @@ def _rows_in(changes: pa.Table) -> int:
 
 
 def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.DataFrame:
-    """The repeated changes that are in no segment that the shard looked up."""
+    """The changes in `repeats` that are in none of the segments `shard.lookup`, compared by (start_ts, key,
+    commit_ts)."""
     missing = repeats
     for segment in shard.lookup or ():
         if not len(missing):
@@ -331,7 +339,8 @@ def _limit(shard: Shard, missing: pl.DataFrame) -> str:
 def _write(
     objects: ObjectStore, target: OutputTarget, shard: Shard, matched: Matched, book: PointedFiles
 ) -> ShardOutput:
-    """Write the matched rows. Values behind pointers are read in chunks, so that the memory stays bounded."""
+    """Write the matched rows to `target`, and return the list of the written objects. Values behind pointers into the
+    change files of `book` are read in chunks, so that the memory stays bounded."""
     output = ShardOutput(objects, target, shard)
     output.unmatched(matched.unmatched, book)
     output.committed(matched.committed)

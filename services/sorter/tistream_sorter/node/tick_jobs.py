@@ -69,9 +69,9 @@ class TickJobs:
     def run(
         self, plans: list[tuple[HeldTask, TickPlan]], *, beside: bool = False
     ) -> list[tuple[HeldTask, Manifest, TaskState, int]]:
-        """Run the plans of ticks as one job; `beside` is as in Runner.run. Plans that must look up repeated rows are
-        run a second time. Returns the manifests that can be committed, each with its task, the state after it, and the
-        number of its files."""
+        """Run the plans of ticks as one job. `beside`: the job is long, and shards of other jobs run between its
+        shards. Plans that must look up repeated rows are run a second time. Returns the manifests that can be
+        committed, each with its task, the state after it, and the number of its files."""
         if not plans:
             return []
         results = self._job(plans, beside=beside)
@@ -153,7 +153,8 @@ class TickJobs:
 def _trace_job(
     group: Sequence[tuple[HeldTask, TickPlan]], began_ns: int, results: Sequence[ShardResult], failed: str | None = None
 ) -> None:
-    """Add a job that has ended to the traces of its tasks. `failed`: the reason if the job has no results."""
+    """Add a job that has ended to the traces of its tasks. `failed`: the name of the error if the job has no results.
+    `began_ns`: Unix ns."""
     for held, _ in group:
         if held.trace is not None:
             mine = [result for result in results if result.task_id == held.task.task_id]

@@ -35,7 +35,8 @@ class DamagedFiles:
     by_chain: dict[tuple[int, int], DamagedFile] = field(default_factory=dict)
 
     def note(self, ref: FileRef, reason: str, now_ms: int) -> None:
-        """Record that a file could not be read."""
+        """Record that a file could not be read, with the reason. Files of its chain are refused for a pause that grows
+        with each failed read of the file. `now_ms`: monotonic."""
         known = self.by_chain.get((ref.store_id, ref.chain_ts))
         if known is None or known.key != ref.key:
             known = DamagedFile(ref.store_id, ref.chain_ts, ref.ts, ref.key, reason, now_ms, 0, now_ms)

@@ -51,8 +51,8 @@ def counted(state: TaskState, now_ms: int) -> TaskState:
 
 
 def inherited(identity: TaskIdentity, first: Manifest, positions: Chains) -> IntakeCount:
-    """The count with which a child task begins. `positions`: the child's positions. `first`: the seal of the parent
-    with the lowest keys."""
+    """The count of pushed bytes with which a child task begins. `positions`: the child's positions in the chains of
+    change files. `first`: the seal of the parent with the lowest keys."""
     if not counts_intake(identity):
         return NOTHING_TAKEN
     stores = {*first.positions, *first.intake.through}

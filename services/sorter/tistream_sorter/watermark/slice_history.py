@@ -106,8 +106,9 @@ class SliceHistory:
     def note(
         self, seq: int, cuts: SliceCuts, at: int, known: tuple[int, int, int], row: Watermark, *, connected: bool
     ) -> None:
-        """Record that `row` changed slice `at`. `seq`, `cuts`: as in SliceChanges. `known`: the new (version, index,
-        resolved_ts) of the slice. `connected`: whether the row connected; otherwise it only raised resolved_ts."""
+        """Record that `row` changed slice `at`. `seq`: the position of the row's file in the tick. `cuts`: the slices
+        at that time. `known`: the new (version, index, resolved_ts) of the slice. `connected`: whether the row
+        connected; otherwise it only raised resolved_ts."""
         scan = row.first_index - 1 if connected and row.base_ts is not None else NO_SCAN
         said = (row.region_version, row.log_index, row.resolved_ts) if connected else (NOT_CONNECTED, -1, -1)
         if self._noted_in is None or self._noted_in[0] != seq or self._noted_in[1] is not cuts:

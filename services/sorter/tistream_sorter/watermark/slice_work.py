@@ -51,7 +51,8 @@ class CoveredSlices:
 
 
 def ranges(runs: tuple[Int64s, Int64s], which: slice | Int64s) -> Iterator[range]:
-    """Convert the half-open intervals `[first, beyond)` of `runs` at the positions `which` to ranges."""
+    """Yield the half-open intervals `[first[i], beyond[i])` as ranges, for the positions i in `which`. `runs` is
+    (first, beyond)."""
     return map(range, runs[0][which].tolist(), runs[1][which].tolist())
 
 

@@ -40,10 +40,10 @@ class Patience:
         return found
 
 
-def given_up(error: CliError | ApiError, cursor: str | None, after_cursor: int) -> CliError:
+def given_up(error: CliError | ApiError, cursor: str | None, after_cursor: int, option: str = "--cursor") -> CliError:
     """The error of a read that ends because of `error`, with advice how to continue. `cursor` is the last cursor in the
     output; None: the output has no cursor, or running the same command again continues. `after_cursor`: the number of
-    events in the output after that cursor."""
+    events in the output after that cursor. `option` is the option of the command that takes the cursor."""
     if cursor is None:
         found = failed(error) if isinstance(error, ApiError) else error
         return (
@@ -51,5 +51,5 @@ def given_up(error: CliError | ApiError, cursor: str | None, after_cursor: int) 
         )
     written = f", of whose events the first {after_cursor} are written" if after_cursor else ""
     wanted = error.retry_after_s if isinstance(error, ApiError) else None
-    way_out = f"; to continue{'' if wanted is None else f' after {wanted:g} s'}: --cursor {cursor}{written}"
+    way_out = f"; to continue{'' if wanted is None else f' after {wanted:g} s'}: {option} {cursor}{written}"
     return failed(error, way_out) if isinstance(error, ApiError) else CliError(f"{error}{way_out}", error.status)

@@ -20,7 +20,8 @@ from tistream_cli.app import app
 from tistream_client.cli import main
 from tistream_client.cli.api_client import ApiClient
 from tistream_client.cli.errors import CliError
-from tistream_client.cli.points.reads import pages
+from tistream_client.cli.points.reads import Named, pages, versions
+from tistream_client.cli.points.show import oldest_first
 from tistream_client.cli.pull.directory import ToLines
 from tistream_client.cli.pull.format import PullRequest
 from tistream_client.cli.pull.pages import pull_pages
@@ -279,6 +280,59 @@ def test_rows_that_give_up_say_where_to_go_on(canned: Canned) -> None:
         app, ["rows", "shop.orders", "--cluster", "7", "--tenant", "acme", "--url", canned.url]
     )
     assert str(refused.exception).endswith("busy; run the same command again later"), "nothing had arrived"
+
+
+def versions_of(*stamps: int, next_to: str | None = None, missing: int = 0) -> Text:
+    found = [
+        {"commit_ts": str(ts), "start_ts": str(ts), "op": "put", "row": {"id": "1"}, "old_row": None} for ts in stamps
+    ]
+    return Text(200, "application/json", json.dumps({"versions": found, "next_to": next_to}), missing)
+
+
+HISTORY = ["shop.orders", "--cluster", "7", "--tenant", "acme"]
+
+
+def test_a_history_goes_on_where_it_was_refused(canned: Canned) -> None:
+    canned.answers = [versions_of(9, 8, next_to="7"), BUSY, versions_of(7, missing=9), versions_of(7, 6)]
+    waits: list[float] = []
+    named = Named("7", "acme", "shop", "orders")
+    found = versions(ApiClient(canned.url), named, {"key": "{}", "to": "now"}, 100, waits.append)
+    assert [int(one["commit_ts"]) for one in found] == [9, 8, 7, 6]
+    assert [(one["to"], one["limit"]) for one in canned.parameters()] == [("now", "100"), *[("7", "98")] * 3]
+    assert waits == [0.5, 1]
+
+
+@pytest.mark.parametrize("words", [["history", "id=1"], ["diff", "--key", "id=1"]])
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_history_that_is_refused_shows_what_arrived_and_says_where_to_go_on(
+    words: list[str], form: list[str], canned: Canned
+) -> None:
+    broken = Text(400, "application/problem+json", json.dumps({"detail": "no such key", "status": 400}))
+    command = [words[0], HISTORY[0], *words[1:], *HISTORY[1:], *form, "--url", canned.url]
+    canned.answers = [versions_of(9, 8, next_to="7"), broken]
+    refused = CliRunner().invoke(app, command)
+    assert "no such key" in str(refused.exception)
+    assert refused.stdout.count("1970-01-01") == 2 or refused.stdout.count('"commit_ts"') == 2
+    canned.answers = [broken]
+    assert CliRunner().invoke(app, command).stdout == "", "nothing had arrived"
+
+
+def interrupt(_seconds: float) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_read_that_is_interrupted_while_it_waits_says_where_to_go_on(canned: Canned) -> None:
+    client, named = ApiClient(canned.url), Named("7", "acme", "shop", "orders")
+    for first, option, read in (
+        (lines(*ROWS, MORE), "--cursor p1", pages(client, "/rows", {"ts": "now"}, {}, None, interrupt)),
+        (versions_of(9, 8, next_to="7"), "--until 7", versions(client, named, {"key": "{}"}, 20_000, interrupt)),
+    ):
+        canned.answers = [first, BUSY]
+        shown: list[object] = []
+        with pytest.raises(CliError) as ended:
+            shown.extend(oldest_first(read))
+        assert (ended.value.status, str(ended.value)) == (130, f"interrupted; to continue: {option}")
+        assert len(shown) == first.body.count('"op"')
 
 
 def test_a_diff_goes_on_from_the_cursor_that_it_names(canned: Canned) -> None:

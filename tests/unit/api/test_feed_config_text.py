@@ -32,6 +32,7 @@ def test_the_text_and_the_document_are_the_same_request() -> None:
         ("a" + ".a" * 30_000 + " = 1", "a key with more than 400 dots"),
         ("[a" + ".a" * 30_000 + "]", "a key with more than 400 dots"),
         ("b = {a" + ".a" * 30_000 + " = 1}", "a key with more than 400 dots"),
+        ("a" + (".a" * 300 + '."="') * 100 + " = 1", "a key with more than 400 dots"),
     ],
 )
 def test_a_text_that_is_no_configuration_is_refused_by_name(text: str, reason: str) -> None:

@@ -18,6 +18,7 @@ from tistream_cli.app import app
 from tistream_client.cli.errors import CliError
 from tistream_client.cli.local.contexts import Contexts, defaults, path_of
 from tistream_client.cli.output import Group
+from tistream_client.cli.trust import tls_context
 
 DOCS = Path(__file__).parents[3] / "docs"
 WITHOUT = {"up", "demo", "demo-restore", "demo-connect", "demo-kafka", "simulate", "agent"}
@@ -198,3 +199,12 @@ def test_the_commands_of_the_pages_are_there(page: str, monkeypatch: pytest.Monk
             with typer.Context(command) as ctx:
                 command = command.get_command(ctx, words.pop(0))
         command.make_context("tistream", words)  # raises for an option that is not there
+
+
+def test_a_key_without_a_certificate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CA", "CERT"):
+        monkeypatch.delenv(f"TISTREAM_{name}_FILE", raising=False)
+    assert tls_context() is None
+    monkeypatch.setenv("TISTREAM_KEY_FILE", "/keys/tls.key")
+    with pytest.raises(CliError, match=r"TISTREAM_KEY_FILE /keys/tls.key .* TISTREAM_CERT_FILE .*give both"):
+        tls_context()

@@ -115,7 +115,7 @@ class _Story:
         """Find a row that a large transaction has changed. Returns (the row's key, that transaction). Raises
         CliError."""
         for row in self._rows(self.recorded.end_ts)[:_LOOKED_AT]:
-            newest = versions(self.client, self._named(), {"key": json.dumps(row["key"])}, 1)[0]
+            newest = next(versions(self.client, self._named(), {"key": json.dumps(row["key"])}, 1))
             *_, end = self._transaction(newest["start_ts"])
             if end["rows"] >= _MANY and newest["old_row"] is not None:
                 return row["key"], newest["start_ts"]

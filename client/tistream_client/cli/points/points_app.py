@@ -130,7 +130,7 @@ def diff(
     with importing():
         from tistream_client.cli.api_client import ApiClient
         from tistream_client.cli.points.reads import Named, earliest, key_text, pages, versions
-        from tistream_client.cli.points.show import show_events, show_json, show_row_diff
+        from tistream_client.cli.points.show import oldest_first, show_events, show_json, show_row_diff
         from tistream_client.cli.times import since_text, ts_text
 
     client, named = ApiClient(url), Named.parse(cluster, tenant, table)
@@ -143,5 +143,5 @@ def diff(
         lines = pages(client, named.path("diff"), first, {}, limit)
         (show_json if as_json else show_events)(lines)
         return
-    found = versions(client, named, {"key": key_text(key), **times}, limit or 1_000_000)[::-1]
-    (show_json if as_json else show_row_diff)(found)
+    found = versions(client, named, {"key": key_text(key), **times}, limit or 1_000_000)
+    (show_json if as_json else show_row_diff)(oldest_first(found))

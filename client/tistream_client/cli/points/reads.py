@@ -6,13 +6,15 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
 from tistream_client.cli.again import Patience, given_up
 from tistream_client.cli.api_client import ApiClient, tenant_path
 from tistream_client.cli.errors import LATER, CliError, NoAnswer, Refused, failed
+from tistream_client.cli.importing import INTERRUPTED
 from tistream_client.core.errors import ApiError, Gone
 
 Line = dict[str, Any]
@@ -43,6 +45,42 @@ class Named:
         return cls(cluster, tenant, database, table)
 
 
+@dataclass(slots=True)
+class _Retries:
+    """Repeats the requests of one read that is sent in parts. `option` is the option of the command that continues the
+    read at a given position."""
+
+    option: str
+    sleep: Callable[[float], None]
+    begun: bool = False
+    _patience: Patience = field(default_factory=lambda: Patience(follow=False), init=False)
+    _said: str = field(default="", init=False)
+
+    def wait(self, error: CliError, received: int, position: str | None) -> None:
+        """Wait before the failed request is sent again. `received` is the number of lines so far, and `position` where
+        the request begins; None: where the read begins. Raises CliError if the request is not to be sent again."""
+        cause = error.refusal if isinstance(error, Refused) else error
+        if not isinstance(cause, LATER):
+            raise error
+        seconds = self._patience.seconds(cause, received, position) if self.begun else None
+        if seconds is None:
+            raise given_up(cause, position, 0, self.option) from error
+        if str(error) != self._said:
+            self._said = str(error)
+            sys.stderr.write(f"waiting: {self._said}\n")
+        self.sleep(seconds)
+
+    @contextmanager
+    def interruptible(self, position: str | None) -> Iterator[None]:
+        """Convert Ctrl-C to a CliError that says how to continue, unless the read has no `position` yet."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if position is None:
+                raise
+            raise CliError(f"interrupted; to continue: {self.option} {position}", INTERRUPTED) from None
+
+
 def pages(
     client: ApiClient,
     path: str,
@@ -56,31 +94,25 @@ def pages(
     sent with each page.
 
     The lines of a page are yielded once it is complete. Once something has arrived, a page that is cut off, or refused
-    for now, is asked for again, for up to a minute of waits. Raises CliError.
+    for now, is asked for again, for up to a minute of waits. Raises CliError; it names the cursor to continue from if
+    Ctrl-C or a failure ends the read after a page.
     """
     sent, params = 0, dict(first)
     cursor: str | None = None
-    patience, begun, said = Patience(follow=False), False, ""
+    retries = _Retries("--cursor", sleep)
     while True:
         left = PAGE if limit is None else min(PAGE, limit - sent)
         lines: list[Line] = []
-        try:
-            for line in answer_lines(client, path, {**params, **always, "limit": str(left)}):
-                lines.append(line)
-        except CliError as error:
-            cause = error.refusal if isinstance(error, Refused) else error
-            if not isinstance(cause, LATER):
-                raise
-            begun = begun or bool(lines)
-            seconds = patience.seconds(cause, sent, cursor) if begun else None
-            if seconds is None:
-                raise given_up(cause, cursor, 0) from error
-            if str(error) != said:
-                said = str(error)
-                sys.stderr.write(f"waiting: {said}\n")
-            sleep(seconds)
-            continue
-        end, begun = lines.pop(), True
+        with retries.interruptible(cursor):
+            try:
+                for line in answer_lines(client, path, {**params, **always, "limit": str(left)}):
+                    lines.append(line)
+            except CliError as error:
+                retries.begun = retries.begun or bool(lines)
+                retries.wait(error, sent, cursor)
+                continue
+        end = lines.pop()
+        retries.begun = True
         sent += len(lines)
         yield from lines
         if end["type"] == "resolved" or end["cursor"] is None or (limit is not None and sent >= limit):
@@ -126,15 +158,31 @@ def key_text(text: str) -> str:
     return json.dumps({name: value for name, _, value in parts})
 
 
-def versions(client: ApiClient, named: Named, params: Mapping[str, str], limit: int) -> list[Line]:
-    """The newest `limit` versions of a row, read with several requests if necessary. Raises CliError."""
-    found: list[Line] = []
-    params = dict(params)
-    while len(found) < limit:
-        query = {**params, "limit": str(min(limit - len(found), PAGE))}
-        answer = client.call("GET", f"{named.path('history')}?{urlencode(query)}")
-        found += answer["versions"]
-        if answer["next_to"] is None:
-            break
-        params["to"] = answer["next_to"]
-    return found
+def versions(
+    client: ApiClient,
+    named: Named,
+    params: Mapping[str, str],
+    limit: int,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Line]:
+    """Yield the newest `limit` versions of a row, newest first. Many versions take several requests; after the first
+    answer, a request that fails for now is sent again, for up to a minute of waits. Raises CliError; it names the time
+    to continue from if Ctrl-C or a failure ends the read after an answer."""
+    sent, params = 0, dict(params)
+    position: str | None = None
+    retries = _Retries("--until", sleep)
+    while sent < limit:
+        query = {**params, "limit": str(min(limit - sent, PAGE))}
+        with retries.interruptible(position):
+            try:
+                answer = client.call("GET", f"{named.path('history')}?{urlencode(query)}")
+            except CliError as error:
+                retries.wait(error, sent, position)
+                continue
+        retries.begun = True
+        sent += len(answer["versions"])
+        yield from answer["versions"]
+        position = answer["next_to"]
+        if position is None:
+            return
+        params["to"] = position

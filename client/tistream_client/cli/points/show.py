@@ -41,19 +41,27 @@ def show_rows(lines: Iterable[Line]) -> None:
 
 def show_history(versions: Iterable[Line]) -> None:
     """Print the versions of a row, newest first, with the changes of each."""
+    found, failure = _arrived(versions)
     print_table(
         ["time", "commit_ts", "start_ts", "op", "change"],
-        (
-            [shown_time(one["commit_ts"]), one["commit_ts"], one["start_ts"], _op(one), change_of(one)]
-            for one in versions
-        ),
+        ([shown_time(one["commit_ts"]), one["commit_ts"], one["start_ts"], _op(one), change_of(one)] for one in found),
     )
+    if failure is not None:
+        raise failure
 
 
 def show_row_diff(versions: Iterable[Line]) -> None:
     """Print the history of a row as differences, in colour on a terminal."""
     for line in row_diff(versions, color=colored(None, sys.stdout, os.environ)):
         sys.stdout.write(f"{line}\n")
+
+
+def oldest_first(versions: Iterable[Line]) -> Iterator[Line]:
+    """Reverse the order of versions. Those that have arrived are yielded before an error."""
+    found, failure = _arrived(versions)
+    yield from reversed(found)
+    if failure is not None:
+        raise failure
 
 
 def show_events(lines: Iterable[Line]) -> None:
@@ -128,6 +136,20 @@ def _lots(lines: Iterable[Line]) -> Iterator[list[Line]]:
         raise
     if some:
         yield some
+
+
+def _arrived(lines: Iterable[Line]) -> tuple[list[Line], CliError | None]:
+    """The lines that have arrived, and the error that ended them, whose advice is how to continue after them. An error
+    before the first line is raised."""
+    found: list[Line] = []
+    try:
+        for line in lines:
+            found.append(line)
+    except CliError as error:
+        if not found:
+            raise
+        return found, error
+    return found, None
 
 
 def _op(version: Line) -> str:

@@ -65,7 +65,10 @@ def document_of(text: str) -> dict[str, Any]:
 
 
 def _key_dots(text: str) -> int:
-    """The highest number of dots in what may be a key: before an equals sign, or a table's name in brackets."""
-    keys = [before.rpartition("\n")[2] for before in text.split("=")[:-1]]
-    names = [line for line in text.split("\n") if line.lstrip().startswith("[")]
+    """Count the dots of possible TOML keys without parsing the text, and return the highest count. A possible key is
+    what stands before the last equals sign of a line, or a whole line that begins with `[`. The count may be too high,
+    never too low: an equals sign may be part of a quoted key."""
+    lines = text.split("\n")
+    keys = [line.rpartition("=")[0] for line in lines]
+    names = [line for line in lines if line.lstrip().startswith("[")]
     return max((one.count(".") for one in (*keys, *names)), default=0)

@@ -30,8 +30,8 @@ def _tenant(request: Request, cluster_id: str, tenant_id: str) -> TenantSchema:
 
 @router.get("", operation_id="Schema")
 def schema(request: Request, cluster_id: str, tenant_id: str, ts: Ts | None = None) -> SchemaView:
-    """The databases, tables and columns that are visible at `ts`; without `ts`, the newest ones. Raises Gone below the
-    known history, and Unavailable above it."""
+    """The databases, tables and columns that exist at `ts`; without `ts`, the newest ones. Raises Gone below the known
+    history, and Unavailable above it."""
     with _tenant(request, cluster_id, tenant_id).reading() as history:
         if ts is None:
             ts = history.resolved_ts

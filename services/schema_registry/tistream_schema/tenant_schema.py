@@ -22,9 +22,10 @@ _WAIT_SLICE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """The result of one read of the schema log. `lines`: the records after number `after`, as lines of JSON.
-    `next_after`: the number of the last of them. `more`: whether there are further records now. `begins`: the reader
-    must drop its earlier records, because the log was restated."""
+    """The result of one read of the schema log. `log_id` identifies the log: record numbers of logs with different ids
+    have nothing in common. `lines`: the records after number `after`, as lines of JSON. `next_after`: the number of the
+    last of them. `more`: whether there are further records now. `begins`: the reader must drop its earlier records,
+    because the log was restated."""
 
     log_id: str
     snapshot_ts: int

@@ -9,7 +9,7 @@ from tistream.wire.schema_views import column_views
 
 
 def schema_view(history: History, ts: int) -> SchemaView:
-    """The databases and tables that are visible at `ts`, sorted by name."""
+    """The databases that exist at `ts`, and their tables, views and sequences, sorted by name."""
     databases = [
         DatabaseView(
             name=name,

@@ -144,7 +144,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything from which routes are made, as of one `version`."""
+    """The tenants, tasks, nodes and stores in the database, from which the owner makes the route table (which process
+    serves which of them), as of one `version`."""
 
     version: int
     tenants: tuple[Tenant, ...]

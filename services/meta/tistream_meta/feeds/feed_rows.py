@@ -39,7 +39,7 @@ def shards(connection: Connection, *where: ColumnElement[bool]) -> list[HeldShar
 
 
 def store(connection: Connection, feed: Feed) -> None:
-    """Write the feed over its row."""
+    """Update the row of the feed with the feed's present values, except those that never change."""
     connection.execute(update(FEEDS).where(named(FEEDS, feed.tenant, feed.feed_id)).values(_changing(feed)))
 
 

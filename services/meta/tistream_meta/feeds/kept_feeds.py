@@ -21,8 +21,9 @@ _KEPT = tables.kept_feeds
 
 @dataclass(frozen=True, slots=True)
 class KeptFeed:
-    """What is kept of a removed feed. `generation`, `skipped` and `ended` are as in Feed. `revision` is the
-    highest one that was known, and `epoch` the highest epoch of its shards."""
+    """What is stored of a removed feed, so that a new feed of its id can continue its progress. `generation`, `skipped`
+    and `ended` are as in Feed. `revision` is the highest one that was known, `shards` the number of its shards, `epoch`
+    their highest epoch, and `checkpoint_ts` their lowest checkpoint."""
 
     generation: int
     revision: int
@@ -34,7 +35,8 @@ class KeptFeed:
 
     @classmethod
     def of(cls, feed: Feed, shards: Sequence[HeldShard]) -> KeptFeed:
-        """Select what must be kept of a feed that has these shards."""
+        """Make the KeptFeed of a feed that is about to be removed. `shards` are all shards of the feed, at least
+        one."""
         return cls(
             feed.generation,
             feed.highest_revision,
@@ -46,9 +48,9 @@ class KeptFeed:
         )
 
     def continued(self, feed: Feed) -> Feed:
-        """Change the new feed `feed` so that it continues the removed one. It has a new revision, so that workers apply
-        its configuration from the progress in the sink on. Raises InvalidRequest if the two have different numbers of
-        shards."""
+        """Return a copy of the new feed `feed` that continues the removed one from its checkpoint. It has a new
+        revision, so that workers apply its configuration from the progress in the sink on. Raises InvalidRequest if the
+        two have different numbers of shards."""
         if feed_shards.shards_max(json.loads(feed.config)) is not None:
             feed = replace(feed, shards=self.shards)
         wanted = feed_shards.shard_count(feed)
@@ -69,8 +71,8 @@ class KeptFeed:
 
 
 def keep(connection: Connection, now_ms: ColumnElement[int], feed: Feed) -> None:
-    """Store what must be kept of a feed that is about to be removed. Only the newest FEEDS_MAX of each tenant are
-    kept."""
+    """Store the KeptFeed of a feed that is about to be removed. Of each tenant only the FEEDS_MAX that were removed
+    last are stored; the others are deleted."""
     shards = feed_rows.shards(connection, feed_rows.named(tables.feed_shards, feed.tenant, feed.feed_id))
     kept = KeptFeed.of(feed, shards)
     members = {name: getattr(kept, name) for name in kept.__slots__}
@@ -92,7 +94,8 @@ def keep(connection: Connection, now_ms: ColumnElement[int], feed: Feed) -> None
 
 
 def taken(connection: Connection, key: TenantKey, feed_id: str) -> KeptFeed | None:
-    """Read what was kept of a feed, and delete it. None if nothing was kept."""
+    """Read the KeptFeed that is stored under this feed id, and delete it from the database. Returns None if it does
+    not exist."""
     here = feed_rows.named(_KEPT, key, feed_id)
     row = connection.execute(select(_KEPT).where(here)).one_or_none()
     if row is None:

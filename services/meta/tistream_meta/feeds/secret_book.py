@@ -23,7 +23,8 @@ class SecretBook:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def put(self, key: TenantKey, name: str, sealed: str) -> SecretInfo:
-        """Store a secret; it replaces one of the same name. Raises UnknownName, LimitReached."""
+        """Store an encrypted secret; it replaces one of the same name. Raises UnknownName if the tenant does not exist,
+        and LimitReached if it has SECRETS_MAX others."""
 
         def body(connection: Connection) -> SecretInfo:
             tenant_rows.one(connection, key)

@@ -41,7 +41,8 @@ class _Load:
     low: int = 0
 
     def rate(self, now_ms: int) -> float:
-        """Bytes a second of each shard in this window, on average."""
+        """The bytes per second that a shard of the feed has sent on average since the window began. `now_ms` must be
+        later than that."""
         sent = sum(total - self.first[shard] for shard, total in self.last.items())
         return sent * 1000 / (now_ms - self.begun_ms) / self.shards
 
@@ -85,7 +86,8 @@ class ShardLoads:
 
 
 def _wanted(load: _Load, most: int, now_ms: int, rules: LoadRules) -> int | None:
-    """The number of shards after a window; None if the window has not ended, or the number is right."""
+    """The number of shards that the feed must get at the end of a window, at most `most`; None if the window has not
+    ended, or if the number stays. If the window has ended, also begins the next one in `load`."""
     if now_ms - load.begun_ms < rules.window_ms:
         return None
     rate, shards = load.rate(now_ms), load.shards

@@ -74,9 +74,10 @@ class RouteBoard:
             return self._table
 
     def wait(self, known: RouteMark, wait_ms: int, node_id: str | None = None) -> RouteTable | None:
-        """The changes since the table with the mark `known`. Waits up to `wait_ms` while nothing has changed. With
-        `node_id`, the answer has only the tasks of which that node is the sorter or the next sorter. Returns None
-        before the first table."""
+        """Wait up to `wait_ms` for a newer route table than that of the reader, whose owner_rev and version are
+        `known`. Returns the tenants that have changed since then, or the whole table if the changes are not known any
+        more. With `node_id`, the answer has only the tasks of which that node is the sorter or the next sorter. Returns
+        None before the first table."""
         with self._changed:
             until_ms = self._clock.monotonic_ms() + wait_ms
             while self._nothing_new(known) and not self._ended:

@@ -35,8 +35,9 @@ class RestoreBook:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def add(self, key: TenantKey, wanted: NewRestore) -> Restore:
-        """Add a restore and return it. If one of the same id exists, return that one unchanged. Raises UnknownName,
-        LimitReached."""
+        """Queue a restore and return it. If one of the same id exists, return that one unchanged. Also deletes the
+        oldest ended restores of the tenant above the limit. Raises UnknownName if the tenant does not exist, and
+        LimitReached if too many of its restores are queued or running."""
 
         def body(connection: Connection) -> Restore:
             tenant_rows.one(connection, key)
@@ -78,7 +79,7 @@ class RestoreBook:
         return self._transactions.run(body)
 
     def one(self, key: TenantKey, restore_id: str) -> Restore:
-        """A restore. Raises UnknownName."""
+        """Read one restore. Raises UnknownName if it does not exist."""
         return self._transactions.run(lambda connection: _one(connection, key, restore_id))
 
     def cancel(self, key: TenantKey, restore_id: str) -> Restore:
@@ -131,7 +132,8 @@ class RestoreBook:
         return self._write(body)
 
     def report(self, key: TenantKey, restore_id: str, report: RestoreReport) -> Restore:
-        """Store a process's progress, and renew its claim. Raises UnknownName, ClaimEnded."""
+        """Store a process's progress, and renew its claim. Raises UnknownName, and ClaimEnded if another process has
+        claimed the restore since, or if it has ended."""
 
         def body(connection: Connection) -> Restore:
             restore_policy.check_report(_one(connection, key, restore_id), report.epoch)

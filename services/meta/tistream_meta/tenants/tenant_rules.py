@@ -41,7 +41,8 @@ class TenantRules:
         `retention` None means the default of the settings. `encryption` None means that the tenant has no key of its
         own. `index_keys` says whether index entries are kept; None means that the sorters' setting applies. It never
         changes, because entries that were dropped would be missing. `kind` None means TiDB for a new tenant; the kind
-        never changes either. Raises AlreadyDiffers, InvalidRequest.
+        never changes either. Raises AlreadyDiffers if the tenant exists with other settings, and InvalidRequest if the
+        object store cannot encrypt with a key.
         """
         self._check(encryption)
         default = self.options.retention
@@ -52,7 +53,8 @@ class TenantRules:
         return self._done(lambda: self.repository.set_rule(key, retention))
 
     def set_encryption(self, key: TenantKey, encryption: Encryption) -> Tenant:
-        """Set the key with which a tenant's new objects are encrypted. Raises UnknownName, InvalidRequest."""
+        """Set the key with which a tenant's new objects are encrypted. Raises UnknownName, and InvalidRequest if the
+        object store cannot encrypt with a key."""
         self._check(encryption)
         return self._done(lambda: self.repository.set_rule(key, encryption))
 

@@ -41,8 +41,9 @@ class TokenBoard:
         self._looked_ms = 0
 
     def look(self) -> int:
-        """Loop body: read the tokens if their version has changed. Returns the ms until the next call: much, if there
-        are no readers, of which the first calls `wake`. Raises Unavailable."""
+        """Loop body: read the tokens if their version has changed. The owner first stores `first`, once. Returns the ms
+        until the next call: LOOK_MS, or REST_MS if no reader has come lately; the next reader then calls `wake`. Raises
+        Unavailable."""
         if not self._repository.prepared:
             return LOOK_MS
         if self._first is not None and self._is_owner():

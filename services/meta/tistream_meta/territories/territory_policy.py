@@ -148,8 +148,9 @@ def _given(one: Territory, node: str, agents: Mapping[str, Agent]) -> Territory:
 
 
 def check_new(there: Sequence[Territory], wanted: Territory) -> bool:
-    """Check that a tenant with the territories `there` may have another one. Returns whether it is new. Raises
-    AlreadyDiffers, LimitReached."""
+    """Check that a tenant with the territories `there` may have another one. Returns whether it is new; False if an
+    equal one exists. Raises AlreadyDiffers if another territory has its id or some of its keys, and LimitReached if
+    there are TERRITORIES_MAX."""
     for one in there:
         if one.store_id == wanted.store_id:
             if (one.span, one.upstream) == (wanted.span, wanted.upstream):

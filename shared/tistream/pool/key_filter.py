@@ -73,7 +73,7 @@ def built(keys: Any) -> KeyFilter:
 
 def parsed(value: bytes) -> StatedFilter | None:
     """Parse the value that describes a filter. Returns None if its version is unknown: the object is then read without
-    the filter. Raises ValueError."""
+    the filter. Raises ValueError if the value is malformed or exceeds the limits."""
     version, *rest = value.split(b",")
     if int(version) != VERSION:
         return None

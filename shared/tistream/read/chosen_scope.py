@@ -57,7 +57,9 @@ class ChosenIds:
         self._known: dict[ChosenScope, tuple[int, FoundIds]] = {}
 
     def known(self, history: History, scope: ChosenScope, window: Window) -> FoundIds | None:
-        """The ids that were kept for this window; None if they must be computed."""
+        """The cached physical ids of the tables that `scope` chooses in this window; None if they must be computed,
+        because they are not cached or a table has changed since. Clears the cache if `history` is another object than
+        before."""
         if history is not self._of:
             self._of, self._known = history, {}
         known = self._known.get(scope)
@@ -65,7 +67,9 @@ class ChosenIds:
         return known[1] if known is not None and same else None
 
     def keep(self, history: History, scope: ChosenScope, since: int | None, found: FoundIds) -> None:
-        """Keep ids of a window of `history` that is steady since `since`."""
+        """Cache `found`, the physical ids of the tables that `scope` chooses. `since` is what History.steady_since
+        returns for the window for which they were computed; None: they are not cached. They are not cached either if
+        `history` is not that of the last call of `known`."""
         if since is None or history is not self._of:
             return
         if len(self._known) >= _KEPT:

@@ -44,8 +44,9 @@ class GroupRows:
 
 
 class OversizedCommit:
-    """Reads one crowded commit_ts of one scope, in pieces of at most `budget` rows. `alive` is called before each row
-    group is read; it raises if the reader has left."""
+    """Reads the rows of one commit_ts of one scope, which do not fit into memory together, in pieces of at most
+    `budget` rows. `groups` has these rows, by row group. `alive` is called before each row group is read; it raises if
+    the reader has left."""
 
     def __init__(
         self,
@@ -77,9 +78,9 @@ class OversizedCommit:
         self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}
 
     def batches(self) -> Iterator[Batch]:
-        """Yield a batch that announces the crowded commit_ts, one batch for each piece, and a last batch with the DDL
-        events. If some row cannot be decoded, yield only a batch with its barrier; this is checked before the first
-        event is sent. Raises Unavailable if an object disappears once events were sent."""
+        """Yield a batch that announces the commit_ts with an upper bound of its events, one batch for each piece, and a
+        last batch with the DDL events. If some row cannot be decoded, yield only a batch with its barrier; this is
+        checked before the first event is sent. Raises Unavailable if an object disappears once events were sent."""
         runs = [run for number, rows in enumerate(self._groups) for run in self._runs(number, rows)]
         pieces = plan.pieces(runs, self._budget)
         if not self._inside:  # no event of the commit_ts is sent before all of its rows were checked to be decodable

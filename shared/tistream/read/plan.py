@@ -205,8 +205,8 @@ def strips(begin: int, end: int, budget: int) -> range:
 
 
 def pieces(runs: Iterable[CrowdedRun], budget: int) -> list[PlanPiece]:
-    """Cut a crowded commit_ts into pieces. Adjacent transactions and tables that fit into the budget together make one
-    piece.
+    """Cut the rows of a single commit_ts, which do not fit into memory together, into pieces. Adjacent transactions and
+    tables that fit into the budget together make one piece.
 
     A piece whose `rows_max` is above the budget must be cut by the keys of its rows before it is read: see `key_cuts`.
     """

@@ -118,7 +118,8 @@ def _whole(shapes: Shapes, ids: Int64s, commit_ts: Int64s) -> bool:
 
 
 def _within(interval: Interval, commit_ts: Int64s, start: int, end: int) -> tuple[int, int]:
-    """The rows from `start` to `end` (exclusive) that are in the interval. They ascend by commit_ts unless all are."""
+    """The range (first, end) of the rows from `start` to `end` (exclusive) whose commit_ts is in the interval. The rows
+    must ascend by commit_ts, unless all of them are in the interval."""
     some = commit_ts[start:end]
     if interval.low < int(some.min()) and int(some.max()) <= interval.high:
         return start, end
@@ -127,8 +128,9 @@ def _within(interval: Interval, commit_ts: Int64s, start: int, end: int) -> tupl
 
 
 def _nameless(rows: pa.Table, physical_id: int) -> list[Barrier]:
-    """The barrier of a table that no schema ever named. A delete of a row that was not there shows nothing, whatever
-    its table is: TiDB may remove the rows of a table so that was dropped before the tenant's snapshot."""
+    """A barrier at the row with the lowest commit_ts, because no schema ever named the table of these rows. Deletes of
+    rows that did not exist are ignored, because they give no event in any table: TiDB may delete the rows of a table in
+    this way after the table was dropped before the tenant's snapshot. Empty if there are no other rows."""
     shown = pc.or_(pc.equal(rows["op"], STORED_PUT), pc.is_valid(rows["old_value"]))
     some = rows.select(["commit_ts", "key"]).filter(shown).sort_by("commit_ts").slice(0, 1).to_pylist()
     reason = "no schema ever named its table"
@@ -203,8 +205,9 @@ class _Part:
         )
 
     def _changed(self, new: Image, old: Image, both: Int64s) -> npt.NDArray[np.bool_]:
-        """For each of these rows, which have both images, whether a visible column differs. Values that are not needed
-        are decoded of the rows alone whose needed values are equal, but not their stored bytes."""
+        """For each of the rows with the indexes `both`, which have a new and an old image: whether a visible column
+        differs. Columns that the reader does not need are decoded only for rows whose needed columns are equal although
+        their stored bytes differ."""
         visible = self._version.table.visible_columns
         places = [place for place, column in enumerate(visible) if column.offset in self._offsets]
         out = ~same_rows([new.columns[at] for at in places], [old.columns[at] for at in places], both)
@@ -218,7 +221,7 @@ class _Part:
         return out
 
     def _decoded(self, columns: Sequence[Column], name: str, rows: Int64s) -> list[pa.Array]:
-        """These columns of one side of some rows."""
+        """Decode `columns` of the rows with the indexes `rows`. `name` is `value` for the new rows, or `old_value`."""
         chosen = pa.array(rows)
         raw, values = (self._column[of].take(chosen) for of in ("key", name))
         batch = decode_rows(self._version.table, columns, raw, values, numbered=self._numbered).batch

@@ -22,8 +22,9 @@ _Table = tuple[int, TableText] | str  # its id and text, or the reason why it is
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A parsed `schema_snap`. The records all have commit_ts = snapshot_ts and start_ts 0. A database comes before its
-    tables."""
+    """A parsed `schema_snap`: the databases and tables of a tenant as of snapshot_ts, as records of its schema history.
+    Every record has commit_ts = snapshot_ts, and start_ts 0 because no transaction is known. The record of a database
+    comes before those of its tables."""
 
     snapshot_ts: int
     records: tuple[Record, ...]

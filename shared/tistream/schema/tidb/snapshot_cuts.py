@@ -71,8 +71,8 @@ def cut_up(
 
 
 class Cutter:
-    """Cuts the parts out of bytes that are given to `feed` in order. After the last call of `feed`, `end` returns the
-    remainder."""
+    """Cuts the descriptions of tables out of a schema_snap, whose bytes are given to `feed` in order. Each is a JSON
+    object at bracket depth four, and is called a part. After the last call of `feed`, `end` returns what remains."""
 
     def __init__(self, part_bytes_max: int = PART_BYTES_MAX) -> None:
         self._part_bytes_max = part_bytes_max

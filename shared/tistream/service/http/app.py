@@ -59,11 +59,13 @@ def new_app(
     """Create a FastAPI app with `/healthz`, `/readyz`, `/metrics` and `/openapi.json`, to which the caller adds its
     routes.
 
-    `ready` returns why the service cannot do its work yet, or None; it is called at each `/readyz`, in a thread.
-    `running` is entered before the first request and left at the end: it starts and stops background loops.
-    `app.state.stopping` is an Event that is set as soon as the process receives a signal to end: long polls and endless
-    streams check it and finish. `app.state.metrics` is `registry`. `peers` has the certificates to serve with, and the
-    keys of the services: with `guarded`, requests need a token of a service.
+    `ready` returns why the service cannot do its work yet, or None; `/readyz` calls it in a thread, unless the process
+    is stopping. `running` is entered before the first request and left at the end: it starts and stops background
+    loops. `app.state.stopping` is an Event that `serve` sets when the process receives a signal to end: long polls and
+    endless streams check it and finish. `app.state.metrics` is `registry`. `new_id` draws the cause id of a request
+    that has none. A body above `body_bytes_max` bytes is answered with 413. `peers` has the certificates to serve with,
+    and the keys of the services. With `guarded`, and if `peers` has keys, every request except `/healthz` and `/readyz`
+    needs a token of a service; `/metrics` also accepts the token for metrics.
     """
 
     @asynccontextmanager

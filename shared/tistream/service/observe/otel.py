@@ -78,7 +78,7 @@ class OtelTracer:
         self._tracer = self._provider.get_tracer("tistream", tistream.__version__)
 
     def now_ns(self) -> int:
-        """Implement trace.Tracer.now_ns."""
+        """Implement trace.Tracer.now_ns: the time in ns since the Unix epoch."""
         return time.time_ns()
 
     def begin(
@@ -90,7 +90,8 @@ class OtelTracer:
         began_ns: int,
         attributes: Attributes,
     ) -> Span:
-        """Implement trace.Tracer.begin."""
+        """Implement trace.Tracer.begin: begin a span, with the cause id of the present request as an attribute.
+        `began_ns`: ns since the Unix epoch."""
         said = dict(attributes)
         if (cause_id := cause.current()) is not None:
             said["tistream.cause_id"] = cause_id
@@ -99,7 +100,8 @@ class OtelTracer:
         return _Span(self._tracer.start_span(name, around, _KINDS[kind], said, linked, began_ns))
 
     def end(self, limit_s: float) -> None:
-        """Implement traces.Sender.end."""
+        """Implement traces.SpanSender.end: send the spans that have not been sent yet, for at most `limit_s`
+        seconds."""
         start_thread("traces", self._provider.shutdown).join(limit_s)
 
 

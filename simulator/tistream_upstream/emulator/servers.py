@@ -64,7 +64,7 @@ class EmulatedCluster:
         held: the cluster's time begins with the first registration of a region that exists, not with `start`. A
             registration of a region that does not exist is a probe of `tistream connect`.
         listen: host and port of PD; port 0 takes a free one. Stores take free ports of the host.
-        services: the handlers of PD, and of a store by its id.
+        certificates: those of the servers; None: no TLS.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Lets the simulated cluster of this package (tistream_upstream.cluster) drive an emulated one, so that its truth is
+"""Drives an emulated cluster by the simulated cluster of this package (tistream_upstream.cluster), whose truth is
 known. Pure."""
 
 from __future__ import annotations

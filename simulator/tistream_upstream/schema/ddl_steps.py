@@ -257,8 +257,8 @@ def drop_table(catalog: Catalog, table: Table) -> DdlPlan:
 def _alter(
     table: Table, database: Database, layouts: Sequence[Layout], event: DdlText, *, visible_at: int
 ) -> tuple[DdlStep, ...]:
-    """Make one step for each layout. The job ends with the last one, and readers see the change at step
-    `visible_at`."""
+    """The steps of an ALTER TABLE: one for each of `layouts`, which is the table's layout after the step. The last step
+    ends the job. Readers see the change from the step with the index `visible_at` on, which has the `event`."""
     steps = []
     for at, layout in enumerate(layouts):
         last = at == len(layouts) - 1

@@ -285,7 +285,8 @@ class Agents:
         return any(store.haunted for store in self.stores.values())
 
     def ask_for_lost(self) -> None:
-        """Let the present leaders scan every span that the dead agent has led since its last push."""
+        """For each region that has keys which the dead agent has led since its last push, request the platform's
+        coverage (AskCoverage). When the answer arrives, the region's leader scans it."""
         lost, self._lost = self._lost, []
         for region in self._regions.all:
             if any(span.overlaps(region.span) for span in lost):

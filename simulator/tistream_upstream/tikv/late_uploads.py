@@ -22,7 +22,9 @@ Elect = Callable[[Region, Store], None]
 
 
 class LateUploads:
-    """Lets late uploads arrive, and lets their stores begin new chains."""
+    """Makes some uploads of dead agents arrive after a file of the store's next agent. If such an upload has broken the
+    store's chain, makes the store begin a new one. `elect` makes a store the leader of a region. `landed` and `broken`
+    count the late uploads that arrived, and the chains that they broke."""
 
     def __init__(self, world: World, regions: RegionMap, agents: Agents, elect: Elect) -> None:
         self._world = world
@@ -34,8 +36,8 @@ class LateUploads:
         agents.on_late, agents.on_successor = self._left, self._succeeded
 
     def _left(self, store: Store, upload: Upload) -> None:
-        """Handle the death of an agent during an upload: drop the upload, unless the next agent puts another file in
-        its place in the chain."""
+        """Handle the death of an agent during an upload: the upload is dropped after _FORGOTTEN_MS, unless it has
+        arrived before."""
         self._world.after(_FORGOTTEN_MS, lambda: self._forget(store, upload))
 
     def _forget(self, store: Store, upload: Upload) -> None:
@@ -43,7 +45,8 @@ class LateUploads:
             store.late = None
 
     def _succeeded(self, store: Store, upload: Upload, *, anew: bool) -> None:
-        """Handle the arrival of the first file of a store's next agent."""
+        """Handle the arrival of the file of the store's next agent that takes the place of `upload` in the chain, or
+        that begins a new chain (`anew`): schedule the late arrival of `upload`."""
         self._world.after(self._rng.randint(*_LANDS_MS), lambda: self._land(store, upload, anew=anew))
 
     def _land(self, store: Store, upload: Upload, *, anew: bool) -> None:

@@ -62,7 +62,8 @@ class Session:
         self._later(txn, self._rng.randint(0, 3), lambda: self._prewrite(txn, 0))
 
     def hurry(self) -> None:
-        """Let waiting transactions continue at once, so that long ones end soon."""
+        """Continue every waiting transaction within 50 ms, so that long ones end soon. From now on, remaining locks are
+        resolved soon, too, and bulk transactions flush no further values."""
         self.hurried = True
         for txn, action in list(self._due.items()):
             self._world.after(self._rng.randint(0, 50), partial(self._wake, txn, action))

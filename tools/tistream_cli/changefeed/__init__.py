@@ -1,1 +1,2 @@
-"""`tistream changefeed …` and `tistream secret …`: changefeeds write a tenant's changes into Kafka."""
+"""`tistream changefeed …` and `tistream secret …`: changefeeds write a tenant's changes into other systems, such as
+Kafka."""

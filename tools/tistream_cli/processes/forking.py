@@ -1,4 +1,4 @@
-"""The supervisor's side of the fork server (fork_server.py): starts it, lets it fork processes, and signals and reaps
+"""The supervisor's side of the fork server (fork_server.py): starts it, makes it fork processes, and signals and reaps
 these (Linux)."""
 
 from __future__ import annotations

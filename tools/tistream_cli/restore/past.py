@@ -50,8 +50,9 @@ class Past:
         return self._get("databases", name[0], "tables", name[1], "definition")
 
     def rows(self, name: Name, cursor: str | None, limit: int) -> Chunk:
-        """Request a page of rows. Its batches, at least one, have the visible columns. Iterating over the batches
-        raises TiStreamError, NoAnswer."""
+        """Request the next rows of a table, at most `limit`, after `cursor`; None: from the first row on. The batches
+        of the result, at least one, have the visible columns. Iterating over the batches raises TiStreamError,
+        NoAnswer."""
         params = {"cursor": cursor} if cursor is not None else {"ts": str(self.ts)}
         path = tenant_path(self.cluster, self.tenant, "databases", name[0], "tables", name[1], "rows")
         page = _Page(self.client.chunks(path, {**params, "limit": str(limit), "format": "arrow"}))

@@ -88,7 +88,8 @@ class Feed:
             self.refuse(one.request, error)
 
     def resolve(self, resolved: Iterable[tuple[Subscription, int]]) -> int:
-        """Queue messages with resolved timestamps. Returns the number of messages."""
+        """Queue the resolved timestamps of subscriptions, `resolved`, in the form that the client's version accepts.
+        Returns the number of messages; 0, and nothing is queued, if that version gets none."""
         features = self._features
         if features is None or features.silent:
             return 0

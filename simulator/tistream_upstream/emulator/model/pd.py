@@ -42,13 +42,13 @@ class PdRegions:
                 self._leaderless |= {region.id}
 
     def scan(self, start: bytes, end: bytes, limit: int) -> list[pdpb.Region]:
-        """The regions that overlap the encoded keys [start, end), in order; at most `limit`, or a page if `limit` is
-        0."""
+        """The regions that overlap the encoded keys [start, end), in order; at most `limit` (0: no limit), and never
+        more than PAGE_MAX."""
         limit = min(limit, PAGE_MAX) if limit > 0 else PAGE_MAX
         return [self._shown(region) for region in self._table.overlapping(start, end, limit)]
 
     def scan_ranges(self, ranges: Sequence[tuple[bytes, bytes]], limit: int) -> list[pdpb.Region]:
-        """The regions of several ranges, each region once; at most `limit`, or a page if `limit` is 0."""
+        """The regions of several ranges, each region once; at most `limit`, or PAGE_MAX if `limit` is 0."""
         out: dict[int, pdpb.Region] = {}
         for start, end in ranges:
             for found in self.scan(start, end, limit):

@@ -228,8 +228,8 @@ class Store:
         yield one.event([*rows, cdcpb.Event.Row(type=INITIALIZED)])  # type: ignore[arg-type]
 
     def resolve(self, limit: int) -> None:
-        """Send resolved timestamps to all streams. No lock in memory, and no later commit, may be at or below
-        `limit`."""
+        """Send resolved timestamps to all streams. `limit` (TSO): the caller guarantees that no lock in memory and no
+        later commit of the store is at or below it."""
         if not self.up:
             return
         for feed in self.feeds:

@@ -112,7 +112,7 @@ class Upstream:
         self.step()
 
     def step(self) -> None:
-        """Let all stores send the next events of their running scans."""
+        """Make every store begin the scans that wait, and send the next events of its running scans."""
         for store in self.stores.values():
             store.step()
 

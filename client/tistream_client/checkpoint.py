@@ -1,4 +1,4 @@
-"""Where a consumer keeps its cursor: what a checkpoint does, and one in a file."""
+"""Stores the cursor of a consumer: the interface of checkpoints, and one that uses a file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class Checkpoint(Protocol):
 
 
 class FileCheckpoint:
-    """A cursor in a file, which is replaced in one step. A consumer that dies after it processed a page and before
-    `save` gets this page again: what it does with events must bear that. `SqlCheckpoint` is exactly once."""
+    """A cursor in a file, which is replaced in one step. A consumer that dies after it has processed a page and before
+    `save` gets this page again, so it must be able to process an event twice. With `SqlCheckpoint` each event takes
+    effect exactly once. The constructor raises WrongArgument if the file's directory does not exist."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
@@ -31,7 +32,8 @@ class FileCheckpoint:
             raise WrongArgument("path", f"{str(path)!r} is in no directory that exists", '"orders.cursor"')
 
     def load(self) -> str | None:
-        """The stored cursor; None without the file. Raises WrongArgument for a file that is no checkpoint."""
+        """The stored cursor; None if the file does not exist. Raises WrongArgument if the file is no checkpoint, or
+        cannot be read."""
         try:
             stored = json.loads(self._path.read_text("utf-8"))
             return str(stored["cursor"])
@@ -42,7 +44,8 @@ class FileCheckpoint:
             raise WrongArgument("path", problem, 'another file, such as "orders.cursor"') from None
 
     def save(self, position: Position) -> None:
-        """Replace the file. After a crash at any moment it has the old cursor or the new one."""
+        """Replace the file by one with the cursor of `position`. After a crash at any moment it has the old cursor or
+        the new one. Raises OSError."""
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
         stored = {"cursor": position.cursor, "resolved_ts": position.resolved_ts}
         with part.open("w", encoding="utf-8") as file:

@@ -20,7 +20,8 @@ AnyPage = ArrowPage | TablePage
 
 def table_of(pages: Sequence[AnyPage], *, flat: bool) -> pa.Table:
     """The rows of the pages. Columns that were added or dropped in between are null where they did not exist. With
-    `flat`, the columns of structs are columns, such as `row.total`. Raises SchemaChanged."""
+    `flat`, the columns of structs are columns, such as `row.total`. Raises SchemaChanged if a column changed its
+    type."""
     import pyarrow as pa  # noqa: PLC0415
 
     tables = [pa.Table.from_batches(page.batches, page.schema) for page in pages if page.batches]
@@ -34,8 +35,8 @@ def table_of(pages: Sequence[AnyPage], *, flat: bool) -> pa.Table:
 
 
 def reader_of(pages: Iterator[AnyPage]) -> pa.RecordBatchReader:
-    """A reader of the pages as they arrive. Its schema is that of the first row; a row of another one ends it with
-    SchemaChanged."""
+    """A reader of the pages as they arrive. It has the schema of the first page with rows, and raises SchemaChanged at
+    the first batch with another schema."""
     import pyarrow as pa  # noqa: PLC0415
 
     seen: list[AnyPage] = []

@@ -75,8 +75,8 @@ class OnConnection:
         return self._stored(lock=False)
 
     def save(self, position: Position) -> None:
-        """Store the cursor of a page, if the stored one is that at which the page begins. So each page must be saved,
-        also one without events. Raises CheckpointMoved."""
+        """Store the cursor of a page. Save each page, also one without events, because the stored cursor must be the
+        one at which the page begins. Raises CheckpointMoved if it is not."""
         from sqlalchemy.exc import IntegrityError  # noqa: PLC0415
 
         stored = self._stored(lock=True)

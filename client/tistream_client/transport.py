@@ -1,4 +1,5 @@
-"""Executes what the core yields, over httpx: in threads, and in asyncio. httpx is imported by the first client."""
+"""Executes the steps that the core yields, over httpx: in threads, and in asyncio. httpx is imported by the first
+client."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """The server and how to reach it. `token_file` is read before each request, so a token can be replaced."""
+    """The URL and the credentials for requests to a server. `token_file` is read before each request, so a token can be
+    replaced. The constructor raises WrongArgument if both `token` and `token_file` are given, or if they have no valid
+    token."""
 
     url: str
     token: str | None = field(default=None, repr=False)
@@ -63,7 +66,8 @@ class Door:
         self.headers()
 
     def headers(self) -> dict[str, str]:
-        """The header with the token; empty without one. Raises WrongArgument."""
+        """The header with the token; empty without one. Raises WrongArgument if the file cannot be read, or if the text
+        is not a token."""
         if self.token_file is not None:
             try:
                 text = self.token_file.read_text("utf-8").strip()
@@ -74,7 +78,7 @@ class Door:
         return {} if self.token is None else {"authorization": f"Bearer {_checked('token', self.token)}"}
 
     def options(self) -> dict[str, Any]:
-        """The options of an httpx client. Raises WrongArgument."""
+        """The options of an httpx client. Raises WrongArgument if a file of certificates or keys cannot be read."""
         import httpx  # noqa: PLC0415 - takes a quarter of a second, which an import of this package saves
 
         return {
@@ -117,7 +121,7 @@ class Transport:
         self._http = httpx.Client(**door.options())
 
     def run(self, reading: Reading[T]) -> Iterator[T]:
-        """Yield the results of a read."""
+        """Yield the results of a read. Raises the errors of the read."""
         reply: Answer | Lost | None = None
         with closing(reading):
             while True:
@@ -134,7 +138,7 @@ class Transport:
                     yield step
 
     def ask(self, asking: Asking[T]) -> T:
-        """Execute a call, and return its result."""
+        """Execute a call, and return its result. Raises the errors of the call."""
         reply: Answer | Lost | None = None
         while True:
             try:

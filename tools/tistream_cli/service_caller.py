@@ -13,7 +13,8 @@ KEY_FILE = "TISTREAM_SERVICE_KEY_FILE"
 
 def signing() -> Callable[[], dict[str, str]] | None:
     """Make a function that returns the header of a request, signed with the key in the file that
-    TISTREAM_SERVICE_KEY_FILE names. Returns None if that variable is not set. Raises CliError."""
+    TISTREAM_SERVICE_KEY_FILE names. Returns None if that variable is not set. Raises CliError if the file cannot be
+    read or has no valid key."""
     path = os.environ.get(KEY_FILE)
     if not path:
         return None

@@ -32,8 +32,8 @@ class BeforeAfterCheck:
         self.compared = 0
 
     def row(self, event: Mapping[str, Any], key_text: bytes, come: int | None, gone: int | None) -> None:
-        """Check a row event. `key_text` is its key as text; `come` and `gone` are the hashes of its row and its
-        old_row."""
+        """Check a row event. `key_text` is its key as text; `come` and `gone` are the hashes of its row and its old_row
+        (None: the event has none)."""
         table_id = event["table_id"]
         self._ids[(event["database"].lower(), event["table"].lower())].add(table_id)
         place = hash(key_text)

@@ -134,8 +134,8 @@ class TruthRun:
 
 @dataclass(frozen=True, slots=True)
 class TruthLine:
-    """The sums of the events that a consumer must have received up to `ts`, inclusive. `tables` has the sums by logical
-    table id. Only the first line has `run`."""
+    """The sums of the events that a consumer must have received up to `ts`, inclusive. `ddls`: the number of ddl
+    events. `tables` has the sums of row events by logical table id. Only the first line has `run`."""
 
     ts: int
     ddls: int

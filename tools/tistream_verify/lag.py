@@ -47,7 +47,8 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class LagSample:
-    """A measurement of lag: at `at_ms` (wall clock), all changes older than `lag_ms` could be read."""
+    """A measurement of lag: at `at_ms` (wall clock), all changes older than `lag_ms` could be read. `events`: the
+    number of events that had been received."""
 
     at_ms: int
     lag_ms: int
@@ -89,8 +90,8 @@ def beyond_promises(samples: Sequence[LagSample], promises: Sequence[Promise]) -
 
 
 def recovered_ms(samples: Sequence[LagSample], since_ms: int, until_ms: int, below_ms: int) -> int | None:
-    """Milliseconds from `since_ms` until the lag was below `below_ms` and stayed below it up to `until_ms`; None if
-    that did not happen."""
+    """Milliseconds from `since_ms` until the lag was below `below_ms` and stayed below it up to `until_ms`. None if the
+    last sample in this time was not below it, or if there is no sample."""
     window = [sample for sample in samples if since_ms <= sample.at_ms <= until_ms]
     if not window or window[-1].lag_ms >= below_ms:
         return None

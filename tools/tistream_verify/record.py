@@ -46,7 +46,9 @@ def line_hash(line: bytes) -> int:
 
 
 class StreamRecord:
-    """The events of a stream, appended in its order. Not thread-safe: callers need a lock."""
+    """The row and DDL events of a stream, appended in its order: the commit_ts, the hash and the table names of each.
+    `events_max`: above this number, the oldest quarter of the events is dropped. Not thread-safe: callers need a
+    lock."""
 
     def __init__(self, start_ts: int, events_max: int = 4_000_000) -> None:
         self.resolved_ts = start_ts  # every event at or below it has been appended
@@ -72,7 +74,8 @@ class StreamRecord:
         return self._base + len(self._hash)
 
     def append(self, event: Mapping[str, Any], line: bytes) -> None:
-        """Append the next row or DDL event, given as parsed JSON and as text."""
+        """Append the next row or DDL event. `event` is its parsed JSON, and `line` the same as text. Drops the oldest
+        events if the record has too many."""
         if event["type"] == "row":
             spelt = event["database"], event["table"]
             number = self._spelt.get(spelt)

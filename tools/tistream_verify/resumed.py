@@ -18,7 +18,8 @@ from tistream_verify.violation import Rule
 
 
 class ResumedStream:
-    """Processes the lines of every answer of a stream. `cursor` is where the next answer begins (None: at start_ts)."""
+    """Processes the lines of every answer of a stream. `cursor` is where the next answer begins (None: at start_ts).
+    Differences from earlier answers are recorded as violations."""
 
     def __init__(self, validators: Validators, record: StreamRecord) -> None:
         self.cursor: str | None = None
@@ -35,7 +36,9 @@ class ResumedStream:
         self._next = self._at_cursor
 
     def see(self, line: bytes) -> dict[str, Any] | None:
-        """Process one line. Returns the event if it is new; None if it repeats an earlier one or is malformed."""
+        """Process one line: pass a new event to the validators and the record, or compare a repeated one. Returns the
+        event if it is a new row, DDL or resolved event. A new row or DDL event is returned even if the validators
+        reject it."""
         event: dict[str, Any] = orjson.loads(line)
         if event.get("type") in ("row", "ddl"):
             return self._event(event, line)
@@ -56,7 +59,8 @@ class ResumedStream:
         return event
 
     def _mark(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        """Process a resolved or continue event. Returns the event if it is new, otherwise None."""
+        """Process a resolved or continue event, and store its cursor. Returns a resolved event after which no event is
+        repeated any more, otherwise None."""
         self.cursor, self._at_cursor = event["cursor"], self._next
         if event["type"] == "continue":
             return None
@@ -69,7 +73,8 @@ class ResumedStream:
         return event
 
     def _early(self, resolved_ts: int, event: Mapping[str, Any]) -> None:
-        """Check a resolved event that comes among repeated events: its resolved_ts must fit its position."""
+        """Check a resolved event that comes among repeated events: its resolved_ts must lie between the events around
+        it."""
         coming = self._record.commit_ts(self._next)
         before = self._record.commit_ts(self._next - 1) if self._next > self._record.first else 0
         if resolved_ts >= coming or resolved_ts < before:

@@ -47,7 +47,8 @@ class _Ddl:
 
 @dataclass(slots=True)
 class _Between:
-    """What the DDL events between two truth lines have changed."""
+    """The changes by DDL events between two truth lines: their number, the names of all tables that they concern, and
+    of these the tables whose columns or rows they changed."""
 
     ddls: int = 0
     names: set[Name] = field(default_factory=set)
@@ -82,7 +83,7 @@ class TruthCheck:
         self._ddls = 0
 
     def row(self, event: Mapping[str, Any], come: int | None, gone: int | None) -> None:
-        """Add a row event, with the hashes of its row (`come`) and old_row (`gone`)."""
+        """Add a row event, with the hashes of its row (`come`) and old_row (`gone`); None: the event has none."""
         name = event["database"].lower(), event["table"].lower()
         commit_ts = int(event["commit_ts"])
         self._waiting.append(_Row(commit_ts, event["table_id"], name, event_hash(event), come, gone))

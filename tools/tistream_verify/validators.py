@@ -21,9 +21,10 @@ class Validators:
     The caller passes every event (parsed JSON) once, in the order of arrival. It leaves out the events that a resumed
     answer repeats, and compares them itself. `truth` may be called at any time.
 
-    `from_beginning`: start_ts is the tenant's snapshot_ts. `with_truth`: the caller will pass truth lines; events are
-    kept until they are compared with them. `key_order` returns a value by which keys sort as their raw keys do, if the
-    caller knows it.
+    `source` names the consumer in violations. `from_beginning`: start_ts is the tenant's snapshot_ts. `with_truth`: the
+    caller will pass truth lines; events are kept until they are compared with them. `keys_max`: the number of keys
+    whose last row is remembered (see before_after.py). `key_order` returns a value by which keys sort as their raw keys
+    do; None: key order is not checked.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Validators:
             self._truth.row(event, come, gone)
 
     def truth(self, line: TruthLine) -> None:
-        """Add a truth line. Raises ValueError if it is out of order."""
+        """Add the next truth line. Raises ValueError if its ts is not above that of the line before."""
         self._truth.truth(line)
 
     @property

@@ -1,4 +1,4 @@
-"""TiStream in asyncio, and a tenant of it."""
+"""The client for asyncio: an API server, and the reads of one tenant."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ AsyncTable = TableReads[AsyncChanges, AsyncRows]
 
 
 class AsyncTiStream:
-    """An API server of TiStream. `token_file` names a file with the token, and is read before each request.
+    """A client of the API server at `url`. `token` is the API token, and `token_file` a file with the token, which is
+    read before each request; without both, requests have no token. `ca_file`: the authority of the server's
+    certificate; None: those that the system trusts. `cert_file`, `key_file`: the client's certificate and its key.
 
-    A request without a complete answer, or with 429 or 503, is sent again for up to `retry_for` seconds of waiting;
-    None: for ever. Close it, or use it with `async with`.
+    A request without a complete answer, or with a temporary error such as 429 or 503, is sent again for up to
+    `retry_for` seconds of waiting; None: for ever. Close the client, or use it with `async with`. The constructor
+    raises WrongArgument for an argument that cannot be used.
     """
 
     def __init__(
@@ -81,17 +84,17 @@ class AsyncTenant(TenantReads[AsyncChanges, AsyncRows]):
         self._patience = patience
 
     async def databases(self, *, at: TimeLike = NOW) -> list[str]:
-        """The names of the databases."""
+        """The names of the databases at the time `at`."""
         ts = calls.at_ts(at, self._reads.clock)
         return await self._transport.ask(lists.databases(self._scope, ts, self._patience))
 
     async def tables(self, database: str, *, at: TimeLike = NOW) -> list[TableInfo]:
-        """The tables of a database."""
+        """The tables of a database at the time `at`."""
         scope, ts = calls.database_scope(self._scope, database), calls.at_ts(at, self._reads.clock)
         return await self._transport.ask(lists.tables(scope, ts, self._patience))
 
     async def status(self) -> TenantStatus:
-        """The progress of the tenant, and what holds it back."""
+        """The progress of the tenant, and the reason if it makes none."""
         return await self._transport.ask(lists.status(self._scope, self._patience))
 
     def raw_changes(
@@ -129,7 +132,8 @@ class AsyncTenant(TenantReads[AsyncChanges, AsyncRows]):
         since: TimeLike = EARLIEST,
         until: TimeLike = NOW,
     ) -> AsyncIterator[Version]:
-        """The versions of one row after `since`, up to and with `until`, newest first."""
+        """The versions of one row after `since`, up to and with `until`, newest first. `key` is the row's key by column
+        name. Without `table`, `database` names both: `"shop.orders"`."""
         scope, range_ = calls.table_scope(self._scope, database, table), calls.range_of(since, until, self._reads.clock)
         return self._transport.run(points.history(scope, calls.row_key(key), range_, self._patience))
 
@@ -147,7 +151,8 @@ class AsyncTenant(TenantReads[AsyncChanges, AsyncRows]):
         until: TimeLike = NOW,
         page_size: int | None = None,
     ) -> AsyncIterator[RowEvent]:
-        """One event for each row of a table that differs between two times: the row then, and in `old_row` before."""
+        """One event for each row of a table that differs between two times: `row` is the row at `until`, and `old_row`
+        the row at `since`. Without `table`, `database` names both: `"shop.orders"`."""
         scope, range_ = calls.table_scope(self._scope, database, table), calls.range_of(since, until, self._reads.clock)
         return self._transport.run(points.diff(scope, range_, calls.page_of_events(page_size), self._patience))
 
@@ -162,7 +167,8 @@ class AsyncTenant(TenantReads[AsyncChanges, AsyncRows]):
         page_size: int | None = None,
     ) -> AsyncIterator[Page]:
         """The net changes between two times, with each row once, and schema changes. `cursor` is that of an earlier
-        page without `resolved_ts`. The last page has one: `changes(cursor=page.cursor)` continues from it."""
+        page without `resolved_ts`, and replaces the times. Only the last page has a `resolved_ts`:
+        `changes(cursor=page.cursor)` continues from it."""
         scope, size = calls.changes_scope(self._scope, database, table), calls.page_of_events(page_size)
         range_ = calls.range_of(since, until, self._reads.clock)
         return self._transport.run(points.squashed(scope, range_, cursor, size, self._patience))
@@ -177,7 +183,8 @@ class AsyncTenant(TenantReads[AsyncChanges, AsyncRows]):
         page_size: int | None = None,
     ) -> AsyncIterator[Page]:
         """All rows as of a time, table by table, as events with the op `read`. `cursor` is that of an earlier page
-        without `resolved_ts`. The last page has one: `changes(cursor=page.cursor)` has every change after it."""
+        without `resolved_ts`, and replaces `at`. Only the last page has a `resolved_ts`: `changes(cursor=page.cursor)`
+        has every change after it."""
         scope, size = calls.changes_scope(self._scope, database, table), calls.page_of_events(page_size)
         ts = calls.at_ts(at, self._reads.clock)
         return self._transport.run(points.snapshot(scope, ts, cursor, size, self._patience))

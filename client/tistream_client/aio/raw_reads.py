@@ -1,4 +1,4 @@
-"""The writes of a tenant of RawKV, in the form that the caller takes them."""
+"""The writes of a tenant of RawKV, in asyncio, as events, pages, record batches or DataFrames."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AsyncRawChanges:
         return self._transport.run(pull(query, NDJSON, ndjson.raw_page_of, self._patience, follow=follow))
 
     async def follow(self, checkpoint: Checkpoint | None = None) -> AsyncIterator[RawEvent]:
-        """Every write from here on, without end: see AsyncChanges.follow."""
+        """Every write of the range, and then each new one, without end: see AsyncChanges.follow."""
         call = self._call if checkpoint is None else self._call.at(checkpoint.load())
         async for page in AsyncRawChanges(call, self._transport, self._patience).pages(follow=True):
             for event in page.events:

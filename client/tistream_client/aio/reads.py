@@ -1,4 +1,4 @@
-"""What was asked for, in the form that the caller takes it: events, pages, record batches, DataFrames."""
+"""The changes and the rows that a call reads, in asyncio, as events, pages, record batches or DataFrames."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ class AsyncChanges:
         return self._transport.run(pull(query, NDJSON, ndjson.page_of, self._patience, follow=follow))
 
     async def follow(self, checkpoint: Checkpoint | None = None) -> AsyncIterator[Event]:
-        """Every event from here on, without end. It reconnects after a cut answer, waits after 429 and 503 for as long
-        as it takes, and gives no event twice or out of order. With `checkpoint`, it begins at the stored cursor, and
-        stores the cursor of each page once the caller has asked for what is behind it."""
+        """Every event of the read, and then each new one, without end. Reconnects after a cut answer, waits after a
+        temporary error for as long as it takes, and yields no event twice or out of order. With `checkpoint`, the read
+        begins at the stored cursor; the cursor of a page is stored when the caller requests the event after the page.
+        Raises WrongArgument if the read has an end."""
         call = self._call if checkpoint is None else self._call.at(checkpoint.load())
         async for page in AsyncChanges(call, self._transport, self._patience).pages(follow=True):
             for event in page.events:

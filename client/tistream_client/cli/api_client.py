@@ -30,7 +30,8 @@ class ApiClient:
         self._sign = None if self._token else bearer.signer()
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """Send a request and return the answer's JSON. Raises CliError."""
+        """Send a request and return the answer's JSON. Raises CliError if the request fails, or if the answer is not
+        JSON."""
         try:
             return json.loads(self.answer(method, path, body).body)
         except ValueError as error:

@@ -77,8 +77,9 @@ def make_app(version: str) -> typer.Typer:
 
 
 def remember(name: str, given: Path | None, stored: str | None) -> None:
-    """Store a path in the environment, where this process and its children read it: the option or, unless the
-    environment has a credential of that kind, the context's."""
+    """Store the path `given`, of an option, or else `stored`, of a context, in the environment variable of `name`,
+    where this process and its children read it. `stored` is ignored for the token file if the environment has a token.
+    None: there is no such path."""
     variable = f"TISTREAM_{name.upper()}"
     if given is not None:
         os.environ[variable] = str(given)

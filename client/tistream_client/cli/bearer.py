@@ -43,11 +43,12 @@ class Signing:
 
 
 def sign_by(made: Callable[[], Signed | None]) -> None:
-    """Set the function that `signer` calls for later requests without a token."""
+    """Set the function that `signer` calls. It returns a function that makes the header of one request; None: no key is
+    set."""
     Signing.made = staticmethod(made)
 
 
 def signer() -> Signed | None:
-    """The signature for a request without a token; None if `sign_by` was not called, or no key is set. Raises
-    CliError."""
+    """The function that makes the header of a request without a token; None if `sign_by` was not called, or no key is
+    set. Raises CliError if the key cannot be read."""
     return None if Signing.made is None else Signing.made()

@@ -1,5 +1,5 @@
-"""`tistream doctor`: asks the API and every service, and says what is wrong and what to do. What a finding says is
-decided without I/O."""
+"""`tistream doctor`: sends requests to the API and to every service, and reports each fault with what to do about it.
+Findings are derived from the answers without I/O."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _ROLES = ("dispatcher", "sorter", "schema", "api")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, its state, what was seen, and what to do if it is not ok."""
+    """The result of one check: `what` was checked, its `state` (OK, WARNING, WRONG or UNKNOWN), what was `seen`, and
+    what to `do` if the state is not OK."""
 
     what: str
     state: str
@@ -126,7 +127,8 @@ def silent_findings(silent: list[Mapping[str, Any]], asked: int) -> Iterator[Fin
 
 
 def run_doctor(client: ApiClient, cluster: str | None, tenant: str | None) -> None:
-    """Print the findings. Raises CliError if something is wrong."""
+    """Check the API, every service, and the tenant (None: no tenant), and print the findings. Raises CliError if one of
+    them is WRONG."""
     if (cluster is None) != (tenant is None):
         raise CliError("--cluster and --tenant are needed together: give both, or neither")
     found = list(_look(client, None if cluster is None or tenant is None else (cluster, tenant)))
@@ -167,7 +169,7 @@ def _look(client: ApiClient, tenant: tuple[str, str] | None) -> Iterator[Finding
 
 
 class _NoToken(Exception):
-    """The token is missing or not valid, so the API answers no call."""
+    """Raised if the token is missing or not valid, so that the API answers no call."""
 
 
 def _asked(client: ApiClient, what: str, path: str, seen: str, do: str) -> Finding:

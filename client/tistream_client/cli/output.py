@@ -95,7 +95,7 @@ def _only_output(
         Output | None, typer.Option("-o", "--output", is_eager=True, callback=_remember, help="Form of the result.")
     ] = None,
 ) -> None:
-    """Carry the option `-o`."""
+    """A command that does nothing. `_output_option` takes the option `-o` from it."""
 
 
 def _output_option() -> Any:

@@ -18,7 +18,9 @@ FAILURES = (OSError, HTTPException)  # what requests raise: no connection, no an
 
 @dataclass(slots=True)
 class Server:
-    """A server, with the connections to it that are idle. Thread-safe: a connection serves one request at a time."""
+    """Sends requests to one server, and keeps connections to it that are idle. Thread-safe: a connection serves one
+    request at a time. `connect_s`, `read_s`: timeouts in seconds. `tls` None: for https, the authorities that the
+    system trusts."""
 
     url: str
     connect_s: float

@@ -1,1 +1,1 @@
-"""What both clients decide in the same way, without I/O: requests, answers, retries, errors, times."""
+"""The logic that both clients share, without I/O: requests, answers, retries, errors, times."""

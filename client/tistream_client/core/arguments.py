@@ -19,7 +19,8 @@ KeyLike = Mapping[str, str | int | float]
 
 
 def base_url(url: str) -> str:
-    """Check the URL of an API server. Returns it without the slash at its end."""
+    """Check the URL of an API server. Returns it without the slash at its end. Raises WrongArgument if it has a
+    password, or is not http:// or https:// with a host and at most a path."""
     if not isinstance(url, str):
         raise WrongArgument("url", f"is {url!r}", f'"{_URL}"')
     if "@" in url:  # before anything that repeats the URL: it may have a password
@@ -59,8 +60,8 @@ def name(argument: str, value: object, right: str) -> str:
 
 
 def table_name(database: object, table: object) -> tuple[str, str]:
-    """Check the name of a table, and return (database, table). It is given as `"shop", "orders"`, or as
-    `"shop.orders", None`."""
+    """Check the arguments that name a table, and return (database, table). If `table` is None, `database` names both:
+    `"shop.orders"`."""
     right = '"shop", "orders"'
     if table is None:
         found = name("database", database, right).split(".")

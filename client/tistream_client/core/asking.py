@@ -1,4 +1,4 @@
-"""One request until it has a complete answer: which failures are tried again, when, and for how long."""
+"""Sends one request until it has a complete answer: decides which failures are retried, when, and for how long."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES = 5
 
 
 class CutOff(Exception):
-    """The answer ends before its last line."""
+    """Raised if an answer is not complete, because its end is missing."""
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ def is_page(answer_type: str | None) -> bool:
 
 
 def json_of(answer: Answer) -> dict[str, object]:
-    """The JSON object of an answer. Raises CutOff."""
+    """The JSON object of an answer. Raises CutOff if the answer is not a JSON object."""
     try:
         found = json.loads(answer.body)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""From the arguments of a call to what is read. Both clients check them here."""
+"""Checks the arguments of the clients' methods, and converts them to queries. Both clients use it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ ROWS_A_PAGE = 100_000
 
 
 def tenant_scope(cluster: str | int, tenant: str) -> Scope:
-    """The scope of a tenant."""
+    """The scope of a tenant. Raises WrongArgument if one of the ids is not valid."""
     return Scope(arguments.platform_id("cluster", cluster), arguments.platform_id("tenant", tenant))
 
 
 def table_scope(tenant: Scope, database: str, table: str | None) -> Scope:
-    """The scope of a table: `"shop", "orders"`, or `"shop.orders"`."""
+    """The scope of a table in the tenant. If `table` is None, `database` names both: `"shop.orders"`. Raises
+    WrongArgument if a name is not valid."""
     return Scope(tenant.cluster, tenant.tenant, *arguments.table_name(database, table))
 
 
 def database_scope(tenant: Scope, database: str) -> Scope:
-    """The scope of a database."""
+    """The scope of a database in the tenant. Raises WrongArgument if the name is not valid."""
     return Scope(tenant.cluster, tenant.tenant, arguments.name("database", database, '"shop"'))
 
 
 def changes_scope(tenant: Scope, database: str | None, table: str | None) -> Scope:
-    """The scope of a pull: of a tenant, a database or a table."""
+    """The scope of a pull: the tenant if `database` is None, the database if `table` is None, and otherwise the table.
+    Raises WrongArgument if the names are not valid."""
     if database is None:
         if table is not None:
             raise WrongArgument("database", f"is missing beside table {table!r}", 'changes("shop", "orders")')
@@ -65,7 +67,7 @@ class ChangesCall:
         return self._sized(ROWS_A_PAGE, "rows")
 
     def at(self, cursor: str | None) -> ChangesCall:
-        """The same from a cursor; None: unchanged."""
+        """A copy that begins at `cursor`; None: this object itself."""
         return self if cursor is None else replace(self, query=replace(self.query, cursor=cursor))
 
     def _sized(self, default: int, events: str) -> PullQuery:
@@ -122,7 +124,7 @@ class RawCall:
         return replace(self.query, page_size=self.page_size or default)
 
     def at(self, cursor: str | None) -> RawCall:
-        """The same from a cursor; None: unchanged."""
+        """A copy that begins at `cursor`; None: this object itself."""
         return self if cursor is None else replace(self, query=replace(self.query, cursor=cursor))
 
 
@@ -154,7 +156,8 @@ def raw_call(
 def _between(
     since: TimeLike, until: TimeLike | None, cursor: str | None, clock: Clock
 ) -> tuple[int | None, int | None]:
-    """The range of a pull. Checks the cursor too. Raises WrongArgument."""
+    """Convert the times of a pull to TSO: (since, None: the earliest; until, None: none is given). Checks the cursor
+    too. Raises WrongArgument if an argument is not valid, or if `until` lies before `since`."""
     if cursor is not None:
         arguments.name("cursor", cursor, "the cursor of a page, or None")
     low = None if since == EARLIEST else ts_of("since", since, clock)
@@ -199,7 +202,8 @@ def rows_query(
 
 
 def range_of(since: TimeLike, until: TimeLike, clock: Clock) -> Range:
-    """The range of a read at points in time. Raises WrongArgument."""
+    """Convert the times of a read to a Range of TSO. Raises WrongArgument if one of them is not a time, or if `until`
+    lies before `since`."""
     low = None if since == EARLIEST else ts_of("since", since, clock)
     high = None if until == NOW else ts_of("until", until, clock)
     if low is not None and high is not None and high < low:
@@ -208,7 +212,7 @@ def range_of(since: TimeLike, until: TimeLike, clock: Clock) -> Range:
 
 
 def row_key(key: KeyLike) -> Key:
-    """The key of the row that is read. Raises WrongArgument."""
+    """Check the key of a row, and return a copy of it. Raises WrongArgument if it is None, or not a key."""
     found = arguments.key_of_row("key", key)
     if found is None:
         raise WrongArgument("key", "is None", 'key={"id": 1}')
@@ -216,17 +220,18 @@ def row_key(key: KeyLike) -> Key:
 
 
 def page_of_events(page_size: int | None) -> int:
-    """The number of events that a page may have. Raises WrongArgument."""
+    """Check the maximum number of events in a page, and return it; None becomes EVENTS_A_PAGE. Raises WrongArgument."""
     return EVENTS_A_PAGE if page_size is None else arguments.page_size(page_size)
 
 
 def transaction_ts(start_ts: int) -> int:
-    """The start_ts of a transaction, as its events have it. Raises WrongArgument."""
+    """Check the start_ts of a transaction, and return it. Raises WrongArgument if it is not a TSO above 0."""
     if isinstance(start_ts, bool) or not isinstance(start_ts, int) or not 0 < start_ts <= MAX_TS:
         raise WrongArgument("start_ts", f"is {start_ts!r}", "the start_ts of an event")
     return start_ts
 
 
 def at_ts(at: TimeLike, clock: Clock) -> int | None:
-    """The ts of a list; None for the newest one."""
+    """Convert the time of a list to a TSO; None for `"now"`, which means the newest ts. Raises WrongArgument if it is
+    not a time."""
     return None if at == NOW else ts_of("at", at, clock)

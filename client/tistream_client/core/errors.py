@@ -20,11 +20,11 @@ from tistream_client.core.ts import to_datetime
 
 
 class TiStreamError(Exception):
-    """Root of the tree."""
+    """The base class of all exceptions that the client raises on purpose."""
 
 
 class WrongArgument(TiStreamError, ValueError):
-    """An argument cannot be used. `argument` is its name."""
+    """Raised if an argument cannot be used. `argument` is its name."""
 
     def __init__(self, argument: str, problem: str, right: str) -> None:
         super().__init__(f"{argument} {problem}; right: {right}")
@@ -32,24 +32,26 @@ class WrongArgument(TiStreamError, ValueError):
 
 
 class NotSupported(TiStreamError):
-    """The API of the platform has no such feature. The text says what works instead."""
+    """Raised if the API of the platform has no such feature. The text says what works instead."""
 
 
 class NoAnswer(TiStreamError):
-    """The server gave no complete answer. Nothing was lost: the same call, or the last cursor, continues."""
+    """Raised if the server gave no complete answer. No event is lost: repeat the call, or continue from the last
+    cursor."""
 
 
 class SchemaChanged(TiStreamError):
-    """The table's columns changed in the range, and a single Arrow stream has one schema."""
+    """Raised if the table's columns changed in the range, because a single Arrow stream has one schema."""
 
 
 class CheckpointMoved(TiStreamError):
-    """The stored cursor is not the one at which this page begins, because another consumer of the same name has stored
-    its own. Roll the transaction back, and load the checkpoint again."""
+    """Raised if the stored cursor is not the one at which the page begins, because another consumer of the same name
+    has stored its own. Roll the transaction back, and load the checkpoint again."""
 
 
 class ApiError(TiStreamError):
-    """The server answered with an error (RFC 9457). `problem` has the members of its body."""
+    """Raised if the server answered with an error (RFC 9457). `where` is the path of the request, and `problem` has the
+    members of the answer's body. `retry_after_s`: the wait in seconds that the answer requests; None: none."""
 
     advice = "see the detail"
 
@@ -78,37 +80,38 @@ class ApiError(TiStreamError):
 
 
 class BadRequest(ApiError):
-    """A parameter is malformed; `parameter` names it."""
+    """Raised if a parameter is malformed (400); `parameter` names it."""
 
     advice = "change the argument that the detail names"
 
 
 class Unauthenticated(ApiError):
-    """No valid token."""
+    """Raised if the request has no valid token (401)."""
 
     advice = "give TiStream(url, token_file=…) a file with a token that has not expired (`tistream token create`)"
 
 
 class Forbidden(ApiError):
-    """The token does not grant this."""
+    """Raised if the token does not grant the call (403)."""
 
     advice = "use a token that grants it (`tistream token create --grant read:CLUSTER/TENANT`)"
 
 
 class UnknownName(ApiError):
-    """No cluster, tenant, database or table has this name."""
+    """Raised if no cluster, tenant, database or table has this name (404)."""
 
     advice = "compare the name with tenant.databases() and tenant.tables(database)"
 
 
 class Conflict(ApiError):
-    """The platform cannot do this in its present state, for example read a table that was not backfilled."""
+    """Raised if the platform cannot execute the call in its present state (409), for example read a table that was not
+    backfilled."""
 
     advice = "change the state that the detail names; for `not-complete`, backfill the table"
 
 
 class Gone(ApiError):
-    """The requested time is below retention, or below the tenant's snapshot."""
+    """Raised if the requested time is below retention, or below the tenant's snapshot (410)."""
 
     @property
     def earliest_ts(self) -> int | None:
@@ -132,25 +135,25 @@ class Gone(ApiError):
 
 
 class Undecodable(ApiError):
-    """The next row cannot be decoded; `problem` has its table, key and reason."""
+    """Raised if the next row cannot be decoded (422); `problem` has its table, key and reason."""
 
     advice = "continue after it with since=; the operator's runbook has the row"
 
 
 class TooManyRequests(ApiError):
-    """A limit of requests, of concurrent pulls or of memory is exceeded."""
+    """Raised if a limit of requests, of concurrent pulls or of memory is exceeded (429)."""
 
     advice = "wait for `retry_after_s`, or raise retry_for= of TiStream, which waits by itself"
 
 
 class Unavailable(ApiError):
-    """The server cannot answer now."""
+    """Raised if the server cannot answer now (408, 425, 502, 503, 504)."""
 
     advice = "try again later, or raise retry_for= of TiStream, which waits by itself"
 
 
 class ServerError(ApiError):
-    """The server failed, or another program answered."""
+    """Raised if the server failed, or if another program answered: any other status."""
 
     advice = "is the URL that of a TiStream API server? Its log has the cause"
 

@@ -170,8 +170,8 @@ class ArrowPage(Position):
 
 @dataclass(frozen=True, slots=True)
 class TenantStatus:
-    """The progress of a tenant. Changes up to `resolved_ts` can be read. `held_by` says what holds the tenant back;
-    None if nothing does. `lag_seconds` is None before the tenant's schema was read."""
+    """The progress of a tenant. Changes up to `resolved_ts` can be read. `held_by` is the reason if the tenant makes no
+    progress, otherwise None. `lag_seconds` is None before the tenant's schema was read."""
 
     resolved_ts: int
     flushed_ts: int
@@ -186,7 +186,8 @@ class TenantStatus:
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A table of a database. Rows can be read from `base_ts` on; None if older rows are unknown."""
+    """A table of a database. All rows can be read from the ts `base_ts` on; None: some are not known. `held`: why the
+    table is not served; None if it is."""
 
     name: str
     table_id: int

@@ -1,4 +1,4 @@
-"""Short calls: names, tables, columns, the parts in which a table can be read, status."""
+"""Reads with one request each: databases, tables, columns, the parts in which a table can be read, status."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class RowPart:
 
 
 def databases(scope: Scope, at: int | None, patience: Patience) -> Asking[list[str]]:
-    """The names of the tenant's databases."""
+    """The names of the tenant's databases as of the ts `at`; None: as of the newest one."""
     found = yield from patience.ask(Fetch(scope.path("databases"), _at(at)), json_of)
     names: Any = found["databases"]
     return list(names)
 
 
 def tables(scope: Scope, at: int | None, patience: Patience) -> Asking[list[TableInfo]]:
-    """The tables of the scope's database."""
+    """The tables of the scope's database as of the ts `at`; None: as of the newest one."""
     found = yield from patience.ask(Fetch(scope.path("tables"), _at(at)), json_of)
     listed: Any = found["tables"]
     return [

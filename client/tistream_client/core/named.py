@@ -1,4 +1,5 @@
-"""A tenant and a table by their names, and the arguments of their reads. What a read returns is of the client."""
+"""A tenant and a table by their names, and the arguments of their reads. Each client defines the objects that the reads
+return."""
 
 from __future__ import annotations
 
@@ -60,11 +61,14 @@ class TenantReads(Generic[ChangesT, RowsT]):
 
         `since` and `until` are an age (`"10m"`), a datetime with a zone, ISO 8601, a TSO, or `"now"`; `since` may be
         `"earliest"`. Without `until` a read ends at what was resolved when it began. `cursor` is that of an earlier
-        page, and replaces `since`. `columns` are those of `row` and `old_row`. `events`: `"all"`, `"rows"` or `"ddl"`.
-        The call itself reads nothing: requests are sent when the result is iterated or converted.
+        page, and replaces `since`. `columns` are those of `row` and `old_row`; None: all. `events`: `"all"`, `"rows"`
+        or `"ddl"`. `page_size`: the maximum number of events in a page; None: 10 000, or 100 000 as record batches. The
+        call itself reads nothing: requests are sent when the result is iterated or converted.
 
         The server filters: `where="total > 100"` is a SQL expression that the row or the old row fulfils, `operations`
         are some of `"insert"`, `"update"`, `"delete"`, and `tables=["shop.*", "!shop.secret"]` are TiCDC's rules.
+
+        Raises WrongArgument for an argument that cannot be used.
         """
         call = calls.changes_call(
             calls.changes_scope(self._scope, database, table),
@@ -94,9 +98,11 @@ class TenantReads(Generic[ChangesT, RowsT]):
         page_size: int | None = None,
         where: str | None = None,
     ) -> RowsT:
-        """The rows of a table as of a time. `key={"id": 1}` is one row; `from_key` (inclusive) and `to_key` (exclusive)
-        are a range. `where="total > 100"` is a SQL expression, by which the server selects rows. The call itself reads
-        nothing: requests are sent when the result is iterated or converted."""
+        """The rows of a table as of the time `at`. Without `table`, `database` names both: `"shop.orders"`. `key={"id":
+        1}` is one row; `from_key` (inclusive) and `to_key` (exclusive) are a range. `where="total > 100"` is a SQL
+        expression, by which the server selects rows. `columns` None: all. `page_size`: the maximum number of rows in a
+        page; None: 100 000. The call itself reads nothing: requests are sent when the result is iterated or converted.
+        Raises WrongArgument for an argument that cannot be used."""
         query = calls.rows_query(
             calls.table_scope(self._scope, database, table),
             self._reads.clock,

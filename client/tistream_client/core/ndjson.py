@@ -17,13 +17,15 @@ _MARKS = ("snapshot_begin", "snapshot_end")  # lines of a snapshot that are no e
 
 
 def page_of(answer: Answer, after: str | None, columns: tuple[str, ...] | None) -> Page:
-    """Parse a page of a pull. With `columns`, `row` and `old_row` have these alone, in this order. Raises CutOff."""
+    """Parse a page of a pull, which begins at the cursor `after`. With `columns`, `row` and `old_row` have only these,
+    in this order. Raises CutOff if the answer is not complete."""
     lines, cursor, resolved_ts = _pulled(answer)
     return Page(cursor, resolved_ts, after, [_event(line, columns) for line in lines if line["type"] not in _MARKS])
 
 
 def raw_page_of(answer: Answer, after: str | None, _: object) -> RawPage:
-    """Parse a page of a pull of RawKV. Raises CutOff."""
+    """Parse a page of a pull of RawKV, which begins at the cursor `after`. Raises CutOff if the answer is not
+    complete."""
     lines, cursor, resolved_ts = _pulled(answer)
     return RawPage(cursor, resolved_ts, after, list(map(_raw_event, lines)))
 
@@ -65,7 +67,8 @@ def rows_of(answer: Answer) -> tuple[list[Row], int, str | None]:
 
 
 def _lines(answer: Answer) -> list[Line]:
-    """The lines of an answer, at least one. What is behind the last line end was cut off."""
+    """The parsed lines of an answer, at least one. Raises CutOff if the answer does not end with a line end, or if a
+    line is not JSON."""
     if not answer.body.endswith(b"\n"):
         raise CutOff
     try:

@@ -49,7 +49,8 @@ class PullQuery:
 
     @property
     def filter(self) -> dict[str, str]:
-        """The parameters of the filter."""
+        """The query parameters that restrict the events: where, events, tables, operations, columns. `columns` is left
+        out if a name could be a pattern for the server; the client then selects the columns itself."""
         plain = self.columns is not None and self.events != "ddl" and all(map(_PLAIN.fullmatch, self.columns))
         found = {"where": self.where, "events": self.events}
         lists = {"tables": self.tables, "operations": self.operations, "columns": self.columns if plain else None}
@@ -84,7 +85,7 @@ class RawQuery:
 
     @property
     def filter(self) -> dict[str, str]:
-        """The parameters of the range."""
+        """The query parameters that restrict the keys: keyspace, start_key and end_key (hexadecimal)."""
         keyspace = None if self.keyspace is None else str(self.keyspace)
         found = {"keyspace": keyspace, "start_key": self.start_key.hex(), "end_key": self.end_key.hex()}
         return {name: value for name, value in found.items() if value}
@@ -104,8 +105,9 @@ def pull(
     *,
     follow: bool,
 ) -> Reading[AnyPage]:
-    """Yield the pages up to `until`; with `follow`, without end. `form` is NDJSON or ARROW, and `read` reads it. Raises
-    ApiError, and NoAnswer."""
+    """Yield the pages up to `until`; with `follow`, without end. `form` is NDJSON or ARROW. `read` converts an answer
+    of that form to a page; its other arguments are the cursor at which the page begins, and the chosen columns. Raises
+    ApiError, NoAnswer; WrongArgument if the table lacks a chosen column; NotSupported if the server has no filters."""
     since, cursor, chosen = query.since, query.cursor, query.filter
     end_ts = query.until
     if end_ts is None and not follow:
@@ -153,8 +155,9 @@ def not_known(refused: BadRequest, used: Mapping[str, str]) -> TiStreamError:
 
 
 def _client_can(query: PullQuery | RawQuery, refused: BadRequest) -> bool:
-    """Whether the client drops the other columns, where the server refuses to: a server without filters, or a table
-    that had another shape in the range. Names of a table were compared with its newest shape."""
+    """Whether a pull can continue without the parameter `columns`, which the server has refused, because the client
+    drops the other columns itself: if one table is pulled, whose newest columns were checked before, or if the server
+    does not know the parameter."""
     return query.scope.table is not None or refused.detail.startswith("unknown parameter")
 
 

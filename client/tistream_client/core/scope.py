@@ -1,4 +1,4 @@
-"""What a call reads, and its path."""
+"""A tenant, a database or a table that a call reads, and its URL path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Scope:
     table: str | None = None
 
     def path(self, *more: str) -> str:
-        """The path of the scope, and of a resource `more` below it."""
+        """The URL path of the scope; with `more`, of a resource below it. Names are percent-encoded."""
         parts = ["v1", "clusters", self.cluster, "tenants", self.tenant]
         if self.database is not None:
             parts += ["databases", self.database]

@@ -1,5 +1,5 @@
-"""What the core wants of a transport. A read is a generator: it yields a Fetch, and receives its Reply; it yields a
-Wait, and continues after it; everything else that it yields is a result for the caller."""
+"""The steps that the core yields to a transport. A read is a generator: it yields a Fetch, and receives its Reply; it
+yields a Wait, and continues after it; everything else that it yields is a result for the caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TypeVar
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Send a GET, and return its Reply. `path` is percent-encoded."""
+    """A step: send a GET of `path`, which is percent-encoded, with the query `params`, and pass its Reply to the
+    generator."""
 
     path: str
     params: Mapping[str, str]
@@ -18,14 +19,15 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait that many seconds."""
+    """A step: wait for `seconds` seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server sent, to the last byte that its framing announced. Names of `headers` are in lower case."""
+    """A complete answer of the server: every byte that its framing announced has arrived. Names of `headers` are in
+    lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -34,7 +36,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """No answer, or one that ended early. `connected`: whether a server accepted the connection."""
+    """The result of a request without an answer, or with one that ended early. `reason` is the text of the error.
+    `connected`: whether a server accepted the connection."""
 
     reason: str
     connected: bool

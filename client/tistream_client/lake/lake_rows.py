@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Server(Protocol):
-    """What is used of a Transport."""
+    """The methods of Transport that LakeRows uses."""
 
     def run(self, reading: Reading[T]) -> Iterator[T]: ...
 
@@ -118,7 +118,7 @@ class LakeRows:
         return list(self._transport.run(reading))
 
     def _changed(self, since: int, until: int) -> bool:
-        """Whether the table's definition has changed in between."""
+        """Whether the table had a DDL event in (`since`, `until`], so that its definition may have changed."""
         query = PullQuery(self._query.scope, since, until, None, None, "ddl", ROWS_A_PAGE)
         pages = self._transport.run(pull(query, NDJSON, ndjson.page_of, self._patience, follow=False))
         return any(page.events for page in pages)

@@ -24,7 +24,7 @@ _RIGHT = 'the table itself of a changefeed with mode=both or mode=upsert, such a
 
 
 class IcebergTable(Protocol):
-    """What is used of pyiceberg's Table."""
+    """The members of pyiceberg's Table that the client uses."""
 
     metadata: Any
 
@@ -70,7 +70,7 @@ def snapshot_at(table: IcebergTable, ts: int | None) -> LakeSnapshot | None:
 
 def rows_at(rows: pa.Table, pages: Sequence[DiffPage]) -> pa.Table | None:
     """Apply the net changes of these pages to the rows of a snapshot. Returns None if that is impossible, because the
-    snapshot lacks a key column, or its types do not have a value."""
+    snapshot lacks a column, or because the type of one cannot hold a changed value."""
     import pyarrow as pa  # noqa: PLC0415
 
     keys = keys_of(pages)

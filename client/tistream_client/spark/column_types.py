@@ -85,7 +85,8 @@ class Shape:
 
 
 def types_of(sql_type: str, zero_dates: str) -> tuple[Any, pa.DataType]:
-    """(the type in Spark, the same in Arrow) of a column."""
+    """(the type in Spark, the same in Arrow) of a column with the type `sql_type`, as SHOW COLUMNS has it.
+    `zero_dates`: the option `zeroDates`; with "text", dates and times are strings."""
     found = _TYPE.match(sql_type)
     name = found[1] if found else ""
     size, scale = (int(found[at] or 0) if found else 0 for at in (2, 3))
@@ -112,7 +113,8 @@ def _decimal(digits: int, scale: int) -> tuple[Any, pa.DataType]:
 
 
 def chosen(table: TableShape, names: Sequence[str] | None, where: str) -> tuple[ColumnInfo, ...]:
-    """The columns with these names, in this order; None: all. Raises WrongArgument."""
+    """The columns with these names, in this order; None: all. `where` names the table in errors. Raises WrongArgument
+    if the table has no such column."""
     if names is None:
         return table.columns
     there = {column.name: column for column in table.columns}

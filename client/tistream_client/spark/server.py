@@ -1,4 +1,4 @@
-"""The API server as driver and executors reach it."""
+"""Connects Spark's driver and executors to the API server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tistream_client.transport import Door, Transport, draw_number
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Connections to the server, and how long requests are tried again."""
+    """Connections to the API server, and the rules for retries of requests."""
 
     options: Options
     transport: Transport
@@ -33,7 +33,8 @@ class Server:
 
 @contextmanager
 def server_of(options: Options) -> Iterator[Server]:
-    """The server, for a `with` block. Raises WrongArgument."""
+    """Open connections to the API server for a `with` block. Raises WrongArgument if an option cannot be used, such as
+    a token file that cannot be read."""
     door = Door.of(options.url, options.token, options.token_file, options.ca_file, options.cert_file, options.key_file)
     transport = Transport(door, time.sleep)
     try:

@@ -1,4 +1,4 @@
-"""The data source, and its reader of batches."""
+"""The Spark data source `tistream`, and its reader of batches."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ class TiStreamSource(DataSource):
         return "tistream"
 
     def schema(self) -> StructType:
-        """The columns of the DataFrame, from the table's schema as of the end of what is read."""
+        """The columns of the DataFrame, from the table's schema as of the end of what is read. Raises WrongArgument,
+        ApiError, NoAnswer."""
         self._plan = planned(options.parsed(self.options, utc_now))
         return self._plan.shape.spark()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of a batch."""
+        """The reader of a batch. Raises WrongArgument if an option is only for streams, if `schema` is not the table's,
+        or if `endingTs` lies above the newest ts."""
         plan = self._planned(schema)
         options.check_batch(self.options)
         if plan.high > max(plan.newest, plan.low):
@@ -45,7 +47,8 @@ class TiStreamSource(DataSource):
         return BatchReader(plan)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a stream."""
+        """The reader of a stream. Raises WrongArgument if an option is only for batches, or if `schema` is not the
+        table's."""
         plan = self._planned(schema)
         options.check_stream(self.options)
         return EventStream(plan)
@@ -62,10 +65,10 @@ class TiStreamSource(DataSource):
 
 
 class BatchReader(DataSourceReader):
-    """Reads what was pinned.
+    """Reads the rows and changes that were pinned when the DataFrame was made.
 
-    It takes no filters from Spark: as of Spark 4.3, what a filter leaves of a Python data source is kept for every
-    later query of the same DataFrame, which then lacks rows. Options restrict what is read instead.
+    Spark's filters are not accepted: as of Spark 4.3, the filters that one query gives to a Python data source are kept
+    for every later query of the same DataFrame, which then lacks rows. Options restrict what is read instead.
     """
 
     def __init__(self, plan: Planned) -> None:

@@ -1,4 +1,4 @@
-"""The writes of a tenant of RawKV, in the form that the caller takes them."""
+"""The writes of a tenant of RawKV, as events, pages, record batches or DataFrames."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RawChanges:
         return self._transport.run(pull(query, NDJSON, ndjson.raw_page_of, self._patience, follow=follow))
 
     def follow(self, checkpoint: Checkpoint | None = None) -> Iterator[RawEvent]:
-        """Every write from here on, without end: see Changes.follow."""
+        """Every write of the range, and then each new one, without end: see Changes.follow."""
         call = self._call if checkpoint is None else self._call.at(checkpoint.load())
         for page in RawChanges(call, self._transport, self._patience).pages(follow=True):
             yield from page.events

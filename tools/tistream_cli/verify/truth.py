@@ -32,7 +32,8 @@ class TruthFile:
         self._ts = -1
 
     def check_beginning(self) -> None:
-        """Check the first line, if it has been written, without consuming it. Raises TruthRefused."""
+        """Check the first line, if it has been written, without consuming it. Raises TruthRefused if the path cannot be
+        a truth file, or if the line is malformed or belongs to another tenant."""
         if not self._path.absolute().parent.is_dir():
             raise TruthRefused(f"--truth {self._path}: its folder does not exist")
         if self._path.exists() and not self._path.is_file():
@@ -43,7 +44,8 @@ class TruthFile:
             self._parsed(line, 1)
 
     def new_lines(self) -> Iterator[TruthLine]:
-        """Read the lines that were written since the last call. Raises TruthRefused."""
+        """Yield the lines that were written since the last call. Raises TruthRefused if the file cannot be read or was
+        rewritten, or if a line is malformed, out of order, or of another tenant or run."""
         for text in self._whole_lines():
             line = self._parsed(text, self.lines + 1)
             if line.run is not None and self.run is not None and line.run != self.run:

@@ -131,7 +131,8 @@ class Verification:
         self._broken: list[str] = []
 
     def run(self, say: Callable[[str], None]) -> VerifyOutcome:
-        """Run until the end that the options define. `say` is called with progress lines."""
+        """Run until the end that the options define. `say` is called with progress lines. Raises CliError if the truth
+        file is invalid from the start, or if the tenant cannot be read."""
         options = self._options
         if options.truth is not None:
             TruthFile(options.truth, options.cluster, options.tenant).check_beginning()
@@ -175,7 +176,7 @@ class Verification:
 
     def _begin(self, say: Callable[[str], None]) -> tuple[int, bool]:
         """Wait until the tenant can be read. Returns the ts at which to start, and whether it is the tenant's
-        beginning. Raises CliError."""
+        beginning. Raises CliError if that takes longer than `begin_s`, or if the API refuses the read for good."""
         options, client = self._options, self._client()
         if options.start_ts is not None:
             return options.start_ts, False

@@ -32,7 +32,8 @@ class Contexts:
     """The contexts in a file. `current` names the one in use."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file; without one there are no contexts. Raises CliError."""
+        """Read the file; if it does not exist, there are no contexts. Raises CliError if it cannot be read or
+        parsed."""
         self._path = path
         try:
             stored: Any = json.loads(path.read_text("utf-8"))
@@ -120,9 +121,9 @@ def tenant_of(ctx: Any, cluster: str | None, tenant: str | None) -> str | None:
 
 
 def at_url(command: Any, told: Callable[[str], None]) -> None:
-    """Have `told` called with the URL that a command (or each command of a group) uses, once its options are parsed.
-    The caller needs it because the credentials of a context are for the context's URL only, and an option or the
-    environment may name another server."""
+    """Arrange that `told` is called with the URL that a command (or each command of a group) uses, once its options are
+    parsed. The credentials of a context are for the context's URL only, and an option or the environment may name
+    another server."""
     if hasattr(command, "commands"):
         for one in command.commands.values():
             at_url(one, told)

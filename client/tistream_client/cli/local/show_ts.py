@@ -11,7 +11,7 @@ _COUNTER = (1 << 18) - 1
 
 
 def show_ts(texts: Sequence[str]) -> None:
-    """Print the TSO and the time of each text. Raises BadParameter."""
+    """Print the TSO and the time of each text. Raises BadParameter if a text is neither a TSO nor a time."""
     items = [
         {"ts": str(ts), "time": shown_time(str(ts)).replace(" ", "T") + "Z", "counter": ts & _COUNTER}
         for ts in map(parse_ts, texts)

@@ -98,7 +98,8 @@ class Directory(ABC):
 
     @abstractmethod
     def _store(self, files: list[bytes], page: str) -> int:
-        """Write the parts of a page. Returns the number of their events."""
+        """Write the parts of a page as files whose names begin with `page`, the page's number. Returns the number of
+        their events."""
 
     def close(self) -> None:
         """End the lock. Each page is complete by itself."""
@@ -158,7 +159,8 @@ class Directory(ABC):
 
 
 class ToFiles(Directory):
-    """Parquet files by table."""
+    """Writes a page as Parquet files: those with rows into a directory for each table, those with DDL events into one
+    directory."""
 
     form = PullFormat.PARQUET
 
@@ -191,7 +193,7 @@ class ToFiles(Directory):
 
 
 class ToLines(Directory):
-    """Files of NDJSON, one for each page that has events."""
+    """Writes a page as one file of NDJSON, unless the page has no events."""
 
     form = PullFormat.NDJSON
 

@@ -19,7 +19,8 @@ def put_whole(path: Path, body: bytes) -> None:
 
 
 def put(path: Path, body: bytes) -> None:
-    """Write a file whose content outlives a crash once this returns and its directory is synced. Raises OSError."""
+    """Write a file with this content. It survives a crash once `put` has returned and `sync` was called for the file's
+    directory. Raises OSError."""
     with path.open("wb") as file:
         file.write(body)
         file.flush()
@@ -27,7 +28,7 @@ def put(path: Path, body: bytes) -> None:
 
 
 def sync(directory: Path) -> None:
-    """Make the names in a directory outlive a crash. Raises OSError."""
+    """Make the entries of a directory durable, so that new and renamed files survive a crash. Raises OSError."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(opened)

@@ -69,7 +69,8 @@ class PullRequest:
 
 
 def named_table(database: str | None, table: str | None) -> tuple[str | None, str | None]:
-    """The names of a database and a table, from `shop.orders` or from both apart."""
+    """The names of a database and a table. `table` may have the form `shop.orders` if `database` is None. Raises
+    typer.BadParameter if one of the two names in it is empty."""
     if table is not None and database is None and "." in table:
         database, _, table = table.partition(".")
         if not database or not table:

@@ -1,4 +1,4 @@
-"""The progress bar of a pull: rows, bytes, the position in time, and the lag. What it shows is decided without I/O."""
+"""The progress bar of a pull: rows, bytes, the newest ts, and the lag. Its text is computed without I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _TS = b'"commit_ts":"'
 
 @dataclass(slots=True)
 class Seen:
-    """What a pull has received. `ts` is the newest ts among it, 0 before the first one."""
+    """The data that a pull has received: `rows` events, `size` bytes, and `ts`, the newest ts of the events (0 before
+    the first one)."""
 
     rows: int = 0
     size: int = 0
@@ -25,7 +26,7 @@ class Seen:
 
 
 def count_text(count: float, unit: str = "") -> str:
-    """A number with a suffix for thousands; of bytes, if `unit` is `B`, for powers of 1024."""
+    """Format a number with a suffix for powers of 1000, or with the unit `B`, for bytes, of 1024."""
     step, suffixes = (1024, ("", "Ki", "Mi", "Gi", "Ti")) if unit == "B" else (1000, ("", "k", "M", "G", "T"))
     for suffix in suffixes[:-1]:
         if count < step:
@@ -35,7 +36,8 @@ def count_text(count: float, unit: str = "") -> str:
 
 
 def shown(seen: Seen, since: int, until: int | None, at_ms: int) -> str:
-    """The line of the bar. With a beginning and an end, it also shows the part of the time between them."""
+    """The text of the progress bar at `at_ms` (Unix time). If the pull has a beginning `since` and an end `until` (TSO;
+    0 or None: none), it also shows which part of the time between them is done."""
     parts = [f"{count_text(seen.rows).strip()} rows", count_text(seen.size, "B")]
     if seen.ts:
         lag = max(0, at_ms - (seen.ts >> _BITS)) / 1000
@@ -48,7 +50,8 @@ def shown(seen: Seen, since: int, until: int | None, at_ms: int) -> str:
 
 
 def newest_ts(line: bytes) -> int:
-    """The commit_ts of a row event, or 0. Rows are not parsed, because that would be slow."""
+    """The commit_ts of a line with a row event; 0 for another line. Lines are not parsed, because that would be
+    slow."""
     _, found, rest = line[:200].partition(_TS)
     digits = rest.partition(b'"')[0]
     return int(digits) if found and digits.isdigit() else 0
@@ -73,13 +76,14 @@ class Bar:
         self._said = ""
 
     def tick(self) -> None:
-        """Draw what was seen, unless that was done just now."""
+        """Draw the progress, unless it was drawn less than _PAUSE_MS ago."""
         if self._on and (at_ms := self._clock()) - self._drawn_ms >= _PAUSE_MS:
             self._drawn_ms = at_ms
             self._draw(shown(self.seen, self._since, self._until, at_ms))
 
     def say(self, text: str) -> None:
-        """Say what the pull waits for: without a terminal once, if it is the same as before."""
+        """Show the reason for which the pull waits. On a terminal the text replaces the bar; otherwise it is written as
+        a line, unless it is the same as the last one."""
         if self._on:
             self._draw(f"waiting: {text}")
         elif text != self._said:

@@ -46,8 +46,8 @@ class PullProgress:
         return self.rows + self.ddls
 
     def pass_over(self, line: bytes, repeated: int) -> int:
-        """Skip a line of an answer whose next `repeated` events have been received before. Returns how many of these
-        events are still to come."""
+        """Skip a line of an answer whose next `repeated` events have been received before. Returns the number of events
+        that must still be skipped."""
         if line.startswith((*_ROWS, b'{"type":"ddl"')):
             return repeated - 1
         self.see(line)
@@ -131,7 +131,8 @@ def pull(
 
 
 def _marked_once(lines: Iterator[bytes], marks: set[bytes]) -> Iterator[bytes]:
-    """The lines without the marks of a snapshot that an answer before had, which was cut off. `marks` are those."""
+    """Yield the lines. Lines that begin or end a snapshot are left out if they are in `marks`, because an answer that
+    is requested again repeats them; new ones are added to `marks`."""
     for line in lines:
         if not line.startswith(_MARK):
             yield line
@@ -149,7 +150,8 @@ def earliest_ts(error: ApiError, *, begun: bool) -> str:
 
 
 def is_past_end(request: PullRequest, error: ApiError) -> bool:
-    """Whether a pull was refused because its cursor is above `end_ts`: an earlier pull has everything."""
+    """Whether a pull was refused because its cursor is above `end_ts`: then an earlier pull has returned all events up
+    to `end_ts`."""
     return request.cursor is not None and isinstance(error, BadRequest) and error.parameter == "end_ts"
 
 
@@ -196,7 +198,8 @@ def page_parameters(request: PullRequest, progress: PullProgress, start_ts: str)
 
 
 def run_pull(client: ApiClient, request: PullRequest, out: IO[bytes], bar: Bar) -> None:
-    """Write every line to `out`, and show the progress."""
+    """Write every line to `out`, and show the progress with `bar`. Ends without an error if the reader of `out` closes
+    the pipe. Raises CliError."""
     try:
         _copy(client, request, out, bar)
     except BrokenPipeError:

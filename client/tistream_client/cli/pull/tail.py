@@ -1,4 +1,4 @@
-"""`tistream tail`: changes as lines for eyes."""
+"""`tistream tail`: prints changes as lines for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLORS = {"+": 32, "~": 33, "-": 31, "ddl": 35, "dim": 2}
 
 
 def line_of(event: Mapping[str, Any], *, color: bool) -> str | None:
-    """The line of an event; None for one that is not shown."""
+    """The text for an event; None if events of its type are not shown."""
 
     def painted(text: str, name: str) -> str:
         return f"\x1b[{_COLORS[name]}m{text}\x1b[0m" if color else text
@@ -42,7 +42,8 @@ def line_of(event: Mapping[str, Any], *, color: bool) -> str | None:
 
 
 def run_tail(client: ApiClient, request: PullRequest, limit: int | None, color: bool | None) -> None:
-    """Write a line for each event, up to `limit` events. With `-o json`, the events as they are. Raises CliError."""
+    """Print a line for each event until `limit` events are printed; None: without end. `color` None: in colour on a
+    terminal. With `-o json`, events are printed as the API sends them. Raises CliError."""
     out, as_json = sys.stdout, json_wanted()
     paint = colored(color, out, os.environ)
     left = limit

@@ -52,7 +52,8 @@ class Totals:
 
 
 class Cluster:
-    """The simulated cluster. `snapshot_ts` and `schema_snap` are known once it is constructed."""
+    """The simulated cluster. `snapshot_ts` is the ts at which its history begins, and `schema_snap` the content of the
+    object with the schemas of that ts; both are known once it is constructed."""
 
     def __init__(self, config: ClusterConfig, seed: int) -> None:
         self.config = config
@@ -111,7 +112,7 @@ class Cluster:
 
     @property
     def promised_ts(self) -> int:
-        """The ts up to which the pushed files have every commit. Locks and lost files hold it back."""
+        """The ts up to which the pushed files contain every commit. Open locks and lost files keep it low."""
         return self.agents.promised_ts()
 
     def advance(self, to_ms: int) -> list[Effect]:

@@ -161,11 +161,8 @@ def _api(url: str, tenant: TenantKey) -> PlatformApi:
 
 
 def _refuse_what_is_there(store: ObjectStore, config: ClusterConfig, files: Mapping[str, Path | None]) -> None:
-    """Check that the tenant has no change files, and that the output files (by option) do not exist, because they may
-    belong to another run.
-
-    Raises CliError.
-    """
+    """Check that the tenant has no change files, that the output files (by option) do not exist, and that their folders
+    do. Existing files may belong to another run. Raises CliError if the check fails."""
     from tistream.storage import layout  # noqa: PLC0415
     from tistream_client.cli.errors import CliError  # noqa: PLC0415
 
@@ -196,7 +193,8 @@ def _is_there(option: str, path: Path) -> Exception:
 
 
 def _register(api: PlatformApi, stopped: Callable[[], bool]) -> None:
-    """Wait for the platform and create the tenant, before anything is written. Raises TiStreamError."""
+    """Wait for the platform and create the tenant, before anything is written. Raises CliError if `stopped` returns
+    True before the platform answers, and TiStreamError if the platform refuses the tenant."""
     from tistream import concurrency  # noqa: PLC0415
     from tistream_client.cli.errors import CliError  # noqa: PLC0415
     from tistream_upstream.driver import say_on_stderr  # noqa: PLC0415

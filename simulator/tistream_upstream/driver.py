@@ -79,8 +79,8 @@ class Driver:
         self._shown_rows = 0
 
     def run(self, stopping: Callable[[], bool], show: Callable[[RunProgress], None], show_ms: int) -> RunOutcome:
-        """Put schema_snap, push changes until `stopping()` returns True, and end in order. If there is a platform, the
-        tenant must exist.
+        """Put schema_snap, push changes until `stopping()` returns True, then end the open transactions and push the
+        rest. If there is a platform, the tenant must exist.
 
         `stopping` is called between steps, `show` every `show_ms` milliseconds.
         """

@@ -33,12 +33,12 @@ _SERVICE_PREFIX = re.compile(r"TISTREAM_[A-Z]+?__")
 
 
 class SettingsError(Exception):
-    """The environment contains invalid settings. The text names each variable and its problem."""
+    """Raised if the environment contains invalid settings. The text names each variable and its problem."""
 
 
 def settings_config(service: str) -> SettingsConfigDict:
-    """The pydantic configuration of a service's settings: they have the prefix `TISTREAM_<SERVICE>__`, are immutable,
-    and allow no other members."""
+    """The pydantic configuration of the settings of `service`, for example "META": the variables have the prefix
+    `TISTREAM_<SERVICE>__`, the settings are immutable, and unknown members are errors."""
     return SettingsConfigDict(
         env_prefix=f"TISTREAM_{service.upper()}{NESTED}",
         env_nested_delimiter=NESTED,
@@ -190,7 +190,8 @@ class ServiceSettings(BaseSettings):
         return parts.scheme == "https" or self.tls.terminated_elsewhere or _is_loopback(parts.hostname or "")
 
     def refusal_of(self, host: str) -> str | None:
-        """The reason why these settings do not allow the process to listen on an address; None if they do."""
+        """The reason why these settings do not allow the process to listen on the address `host`; None if they do. An
+        address that other machines can reach needs keys of services and TLS."""
         missing = [] if _is_loopback(host) else list(self._missing_locks())
         if not missing:
             return None
@@ -237,8 +238,9 @@ S = TypeVar("S", bound=ServiceSettings)
 
 
 def load_settings(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
-    """Read the settings of a class from the environment. `environ` is only checked for misspelt names. Raises
-    SettingsError."""
+    """Read the settings `cls` from the environment variables of the process. `environ` (default: the same variables) is
+    only searched for unknown names; values are never taken from it. Raises SettingsError if a name is unknown or a
+    value is invalid."""
     prefix = str(cls.model_config["env_prefix"])
     _refuse_unknown_services(prefix, os.environ if environ is None else environ)
     fields = {name.upper() for name in cls.model_fields}
@@ -257,8 +259,8 @@ def load_settings(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
 
 
 def _refuse_unknown_services(own: str, environ: Mapping[str, str]) -> None:
-    """Raise SettingsError for variables of unknown services: a misspelt AUTH=on would disable authentication without
-    notice."""
+    """Check that no variable in `environ` has the prefix of an unknown service. `own`: the prefix of this service.
+    Raises SettingsError if one has: a misspelt AUTH=on would disable authentication without notice."""
     known = {own, *(settings_config(service)["env_prefix"] for service in SERVICES)}
     for name in sorted(environ):
         found = _SERVICE_PREFIX.match(name.upper())

@@ -19,8 +19,8 @@ def standard_path() -> Path:
 
 
 def java_options(archive: Path) -> str:
-    """The JVM options that make it use the archive, if the archive fits. An empty text if the archive does not
-    exist."""
+    """The JVM options that make Java use the archive, if the archive fits Java's version and Spark's jars. An empty
+    text if the archive does not exist."""
     # Without this option, Java prints to stdout that an archive does not fit, which does not help while a service
     # starts.
     return f'-XX:SharedArchiveFile="{archive}" -Xshare:auto -Xlog:cds=off' if archive.is_file() else ""

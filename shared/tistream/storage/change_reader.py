@@ -69,7 +69,8 @@ def open_change_file(objects: ObjectStore, key: str, tail_bytes: int = TAIL_BYTE
 
 
 def read_watermarks(objects: ObjectStore, file: ChangeFile) -> pa.Table:
-    """Read and check all watermark rows of a file. Returns them as change_rows.WATERMARKS, in file order."""
+    """Read and check all watermark rows of a file. Returns them as change_rows.WATERMARKS, in file order. Raises the
+    errors of fetch_groups; CorruptObject also if the rows are not valid."""
     indexes = [group.index for group in file.watermark_groups]
     source, footer = fetch_groups(objects, file, indexes)
     table = change_file.decode_groups(
@@ -92,9 +93,11 @@ def read_changes(
     added_max: int = ADDED_BYTES_MAX,
     footers: KeptFooters | None = None,
 ) -> pa.Table:
-    """Read row groups of changes, in the order of `indexes`. Their CRCs are checked, and the rows too, as far as
-    `columns` allow. `columns` are names of change_file.RAW_SCHEMA. A footer in `footers` is not read again; it gets
-    those of sound row groups.
+    """Read the row groups `indexes` of changes, in this order. Their CRCs are checked, and the rows too, as far as
+    `columns` allow. `columns` are names of change_file.RAW_SCHEMA.
+
+    `footers` is used for a FileReference: if it has the file's footer, the footer is not read again. Once all row
+    groups were found sound, the file's footer is added to it.
 
     Raises:
         CorruptObject: the row groups are damaged, were replaced, or contain no changes; or encodings add more than
@@ -122,8 +125,9 @@ def fetch_groups(
     indexes: Sequence[int],
     footers: KeptFooters | None = None,
 ) -> tuple[SparseFile, ParquetFooter]:
-    """Fetch the bytes of some row groups and check their CRCs, without decoding them. Returns the bytes and the footer
-    that describes them."""
+    """Fetch the bytes of the row groups `indexes` and check their CRCs, without decoding them. Returns the bytes and
+    the footer that describes them. The footer is taken from `file` or `footers` if one of them has it, and is otherwise
+    fetched too. Raises CorruptObject if the bytes are damaged or were replaced, NotFoundYet if the object is gone."""
     groups = [file.groups[index] for index in indexes]
     if isinstance(file, ChangeFile):
         held = [(file.size - len(file.tail), file.tail)]

@@ -20,7 +20,8 @@ TAIL_BYTES = 64 << 10
 
 
 def read_plan(objects: ObjectStore, tenant: TenantKey, backfill_id: str) -> ChunkPlan:
-    """Read the plan of a backfill. Raises NotFoundYet if it has not been written yet, and CorruptObject."""
+    """Read the plan of a backfill. Raises NotFoundYet if it has not been written yet, and CorruptObject if it is
+    damaged."""
     key = layout.backfill_plan(tenant, backfill_id)
     return chunk_plan.decode_plan(key, objects.get(key))
 
@@ -40,7 +41,8 @@ def open_chunk(objects: ObjectStore, identity: ChunkId) -> BaseChunk:
 
 
 def read_chunk(objects: ObjectStore, chunk: BaseChunk) -> Iterator[pa.Table]:
-    """Read a chunk's rows. Yields one checked table for each row group. Raises NotFoundYet, CorruptObject."""
+    """Read a chunk's rows. Yields one checked table for each row group that has rows. Raises NotFoundYet if the chunk
+    is gone, and CorruptObject if it is damaged."""
     held = [(chunk.size - len(chunk.tail), chunk.tail)]
     after: bytes | None = None
     for group in chunk.groups:

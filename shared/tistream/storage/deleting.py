@@ -19,7 +19,8 @@ class Deleter:
         self._pool = new_executor("delete", THREADS)
 
     def delete(self, keys: Iterable[str]) -> tuple[list[str], TiStreamError | None]:
-        """Delete objects. Returns the keys that are gone, and the first error, if some could not be deleted."""
+        """Delete objects. Returns the keys that are gone, and the first error; None if all were deleted. An error does
+        not end the deletion of the other objects."""
         gone: list[str] = []
         problem: TiStreamError | None = None
         for key, error in self._pool.map(self._delete, keys):

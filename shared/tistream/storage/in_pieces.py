@@ -11,8 +11,8 @@ PIECE_BYTES = 4 << 20
 
 
 def in_pieces(objects: ObjectStore, info: ObjectInfo) -> Iterator[bytes]:
-    """Yield the object's bytes in order. Raises NotFoundYet, Unavailable; CorruptObject, at the end, if the object was
-    replaced during the read."""
+    """Yield the bytes of the object `info`, from its first to its last. Raises NotFoundYet, Unavailable; CorruptObject,
+    after the last byte, if the object no longer has the version of `info`."""
     for start in range(0, info.size, PIECE_BYTES):
         yield objects.get_range(info.key, start, PIECE_BYTES)
     if objects.head(info.key).version != info.version:

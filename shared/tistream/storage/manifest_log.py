@@ -30,7 +30,7 @@ CLAIM_RACES = 1000
 
 
 class Sealed(Fenced):
-    """The task has ended: its last manifest is a seal, which names the tasks that replace it."""
+    """Raised if the task has ended: its last manifest is a seal. `children`: the tasks that replace it."""
 
     code = "sealed"
 
@@ -82,7 +82,8 @@ class ManifestLog:
 
     def follow(self) -> TaskView:
         """Read the manifests that were committed since the last call, without a claim. The next holder of a task uses
-        this to stay up to date before it takes over."""
+        this to stay up to date before it takes over. Call it only while this object has no claim. Raises the errors of
+        `recover`."""
         assert self._epoch is None, "follows what it writes itself"
         self._view = self._task.follow(self._view) if self._view.number else self.recover()
         return self._view

@@ -26,8 +26,8 @@ class ReleaseLog:
     tenant: TenantKey
 
     def newest(self, known: int = 0) -> Release | None:
-        """Find the newest record by bisection. `known` is the number of a record that is known to exist. Returns None
-        if the tenant has no record. Raises Unavailable, CorruptObject."""
+        """Find the newest record by bisection. `known` is the number of a record that is known to exist; 0: none is
+        known. Returns None if the tenant has no record. Raises Unavailable; CorruptObject if the record is damaged."""
         low, step = known, 1
         while self._is_there(low + step):
             low += step
@@ -48,8 +48,13 @@ class ReleaseLog:
         return found
 
     def decide(self, release: Release) -> Release:
-        """Put the record unless another record has its number. Returns the record that has the number. Raises
-        Unavailable."""
+        """Put the record unless another record has its number. Returns the record that has the number.
+
+        Raises:
+            CommitStateUnknown: two attempts got no answer; call it again with the same record.
+            CorruptObject: the record that has the number is damaged.
+            Unavailable: nothing happened, or the record that has the number could not be read.
+        """
         key, body = layout.log_release(self.tenant, release.number), records.encode(release)
         try:
             self.objects.put_new(key, body)
@@ -60,8 +65,8 @@ class ReleaseLog:
         return release
 
     def _read_back(self, key: str, body: bytes, release: Release) -> Release:
-        """After a put without an answer: put the same bytes once more, then read which record has the number. Raises
-        CommitStateUnknown."""
+        """Settle a put without an answer: put the same bytes once more. If that fails because the number has a record,
+        read and return it. Raises the errors of `decide`."""
         try:
             self.objects.put_new(key, body)
         except CommitConflict:

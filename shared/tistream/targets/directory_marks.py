@@ -33,7 +33,8 @@ class DirectoryMarks:
     """The progress of all tables that are restored into one directory, which must contain nothing else."""
 
     def __init__(self, directory: Path) -> None:
-        """Read the progress. If the directory does not exist, create it. Raises TargetRefused."""
+        """Read the progress. If the directory does not exist, create it. Raises TargetRefused if the directory has
+        files but no progress of a restore, or cannot be used."""
         self._directory = directory
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -50,8 +51,8 @@ class DirectoryMarks:
             raise TargetRefused(f"{directory} cannot be used: {error.strerror or error}") from error
 
     def begin(self, table: RestoredTable, *, replace: bool) -> TableMark | None:
-        """Return the progress of a table; None if this restore must begin it. If another restore has written the table,
-        remove its record and its files with `replace`, and raise TableExists without."""
+        """Return the progress of a table; None if this restore has not begun it. If another restore has written the
+        table, its record and its files are removed with `replace`; without it, TableExists is raised."""
         found = self._tables.get(_key(table))
         if found is None or found.restore_id == table.restore_id:
             return found
@@ -69,7 +70,7 @@ class DirectoryMarks:
         self._write()
 
     def of(self, table: RestoredTable) -> TableMark:
-        """The progress of a table that this restore has begun."""
+        """The progress of a table. Raises KeyError if this restore has not begun it."""
         return self._tables[_key(table)]
 
     @property

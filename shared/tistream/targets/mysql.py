@@ -26,8 +26,9 @@ EXPLICIT_RANDOM = "SET SESSION allow_auto_random_explicit_insert = 1"
 
 
 class TargetFailed(Exception):
-    """The server cannot be reached, or refused a statement. The text names the server and the reason; it contains no
-    password and no values of rows. `code` is the server's error number; None if the server did not answer."""
+    """Raised if the server cannot be reached, or refused a statement. The text names the server and the reason; it
+    contains no password and no values of rows. `code` is the server's error number; None if the server did not
+    answer."""
 
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)

@@ -21,7 +21,8 @@ class MySqlTables:
     chunk_rows = CHUNK_ROWS
 
     def __init__(self, target: MySqlTarget) -> None:
-        """Prepare the session. Raises TargetFailed."""
+        """Recognize the server behind `target`, and set its session up for explicit values of AUTO_RANDOM columns if it
+        is a TiDB. Raises TargetFailed."""
         self.dialect = target.dialect
         self.compared: Dialect | None = target.dialect
         self._target = target
@@ -31,7 +32,8 @@ class MySqlTables:
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
         """Implement RestoreTarget.begin: create the table, unless this restore has created it before; return its
-        progress. Raises TargetFailed, TargetRefused."""
+        progress. Raises TableExists and TargetFailed as RestoredTables.begin does, and TargetRefused if the table is
+        called as the restore's own table of marks."""
         if table.name[1].lower() == MARKS:
             raise TargetRefused(f"a restored table cannot be called {MARKS}, because that one has the restore's marks")
         return self._tables(table).begin(table.name[1], table.statements, replace=replace)
@@ -42,7 +44,8 @@ class MySqlTables:
         return self._tables(table).write(table.name[1], before, inserts, chunk.end)
 
     def add_foreign_keys(self, table: RestoredTable) -> None:
-        """Add the table's foreign keys once all rows are written. Raises TargetFailed."""
+        """Implement RestoreTarget.add_foreign_keys: add the table's foreign keys, unless it has them. Raises
+        TargetFailed."""
         if table.statements.foreign_keys is not None:
             self._tables(table).add_foreign_keys(table.name[1], table.statements.foreign_keys)
 

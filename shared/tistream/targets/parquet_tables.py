@@ -39,8 +39,8 @@ class ParquetTables:
         self._marks = DirectoryMarks(directory)
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
-        """Implement RestoreTarget.begin: create the table, unless this restore has created it before; return its
-        progress."""
+        """Implement RestoreTarget.begin: create the directory of the table with schema.sql, which has CREATE TABLE and
+        the foreign keys, unless this restore has created it before; return its progress."""
         found = self._marks.begin(table, replace=replace)
         if found is not None:
             return found.mark
@@ -53,7 +53,7 @@ class ParquetTables:
         return begun
 
     def write(self, table: RestoredTable, before: Mark, chunk: Chunk) -> Mark:
-        """Implement RestoreTarget.write: write the next chunk of rows."""
+        """Implement RestoreTarget.write: write the next chunk of rows, as one file."""
         name = f"{directory_of(*table.name)}/{before.chunk + 1:06d}.parquet"
         write_whole(self._directory / name, lambda file: _write_batches(file, chunk))
         after = before.after(*chunk.end())
@@ -61,7 +61,8 @@ class ParquetTables:
         return after
 
     def add_foreign_keys(self, table: RestoredTable) -> None:
-        """Implement RestoreTarget.add_foreign_keys: write the foreign keys into schema.sql, unless it has them."""
+        """Implement RestoreTarget.add_foreign_keys: do nothing, because `begin` has written the foreign keys into
+        schema.sql."""
 
     def fingerprint(self, table: RestoredTable) -> Fingerprint:
         """Implement RestoreTarget.fingerprint: the fingerprint of the rows in the files, which are read again."""

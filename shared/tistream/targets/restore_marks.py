@@ -123,7 +123,8 @@ class RestoredTables:
             self._target.rows("SELECT RELEASE_LOCK(%s)", (name,))
 
     def add_foreign_keys(self, table: str, statement: str) -> None:
-        """Add the foreign keys, unless the table has them. Raises TargetFailed."""
+        """Add the foreign keys of `table` by the ALTER TABLE `statement`, unless the table has foreign keys. Raises
+        TargetFailed."""
         found = self._target.rows(
             "SELECT COUNT(*) FROM information_schema.referential_constraints"
             " WHERE constraint_schema = %s AND table_name = %s",

@@ -19,11 +19,12 @@ Name = tuple[str, str]
 
 
 class TableExists(Exception):
-    """The target already has a table of that name, which this restore did not create. The text is the name."""
+    """Raised if the target already has a table of that name, which this restore did not create. The text is the
+    name."""
 
 
 class TargetRefused(Exception):
-    """The target cannot be used for the restore. The text names the directory or file, and says what to do."""
+    """Raised if the target cannot be used for the restore. The text says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +61,15 @@ class Mark:
         return self.chunk > 0 and self.cursor is None
 
     def after(self, rows: int, cursor: str | None) -> Mark:
-        """The progress after one more chunk."""
+        """The progress after one more chunk of `rows` rows. `cursor`: where the chunk after it begins; None: it was the
+        last chunk."""
         return Mark(self.chunk + 1, self.rows + rows, cursor)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One page of rows. After all `batches` have been read, `end` returns the number of rows, and the cursor after them
-    (None: this was the last page)."""
+    """One chunk of rows. After all `batches` have been read, `end` returns the number of rows, and the cursor after
+    them (None: this was the last chunk)."""
 
     batches: Iterable[pa.RecordBatch]
     end: Callable[[], tuple[int, str | None]]
@@ -81,14 +83,14 @@ class RestoreTarget(Protocol):
     chunk_rows: int  # rows in a chunk
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
-        """Create the table, unless this restore has created it before; return its progress. If the target has another
-        table of that name, replace it with `replace`, and raise TableExists without."""
+        """Create the table, unless this restore has created it before. Returns the table's progress. A table of that
+        name that this restore did not create is replaced with `replace`; without it, TableExists is raised."""
 
     def write(self, table: RestoredTable, before: Mark, chunk: Chunk) -> Mark:
-        """Write the next chunk of rows. `before` is the table's progress until now; the new progress is returned."""
+        """Write the next chunk of rows. `before` is the table's progress until now. Returns the new progress."""
 
     def add_foreign_keys(self, table: RestoredTable) -> None:
-        """Add the table's foreign keys, unless it has them."""
+        """Add the table's foreign keys, unless it has them. Called after all rows of all tables are written."""
 
     def fingerprint(self, table: RestoredTable) -> Fingerprint | None:
         """The fingerprint of the rows that the target holds, read back from it; None if it cannot be read back."""

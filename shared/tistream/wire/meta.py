@@ -193,14 +193,15 @@ class StoreRoute(Wire):
 
 
 class TenantRoute(Wire):
-    """A tenant and its tasks in key order. `snapshot_ts` is `None` and `tasks` empty until its schema_snap was read;
-    `problem` then states what is missing or wrong.
+    """A tenant and its tasks in key order. `snapshot_ts` is None and `tasks` is empty until the tenant's schema_snap
+    was read; `problem` says what is missing or wrong with it.
 
-    `dispatcher_node` is the discoverer: it looks for stores that `stores` does not contain. `stores`: None if the meta
-    server's version does not assign stores; then a dispatcher reads all stores that it finds. `retention_ms` is how
-    long rows are kept after their commit; None: forever. `limits` are its limits. `kms_key_id` encrypts new objects of
-    the tenant; None: no key of its own. `index_keys`: whether index entries are kept; None: the sorter's setting.
-    `kind`: whether its changes are those of a TiDB or of RawKV.
+    `stores`: the tenant's stores, each with the dispatcher that reads it; None if the meta server's version does not
+    assign stores: then a dispatcher reads all stores that it finds. `dispatcher_node`: the dispatcher that looks for
+    stores that are not in `stores` yet. `retention_ms` is how long rows are kept after their commit; None: forever.
+    `limits` are the tenant's limits. `kms_key_id` encrypts new objects of the tenant; None: the tenant has no key of
+    its own. `index_keys`: whether index entries are kept; None: the sorter's setting. `kind`: whether its changes are
+    those of a TiDB or of RawKV.
     """
 
     cluster_id: str

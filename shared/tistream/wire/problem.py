@@ -1,5 +1,5 @@
-"""Converts RFC 9457 problems to the errors of tistream.errors. A peer's error arrives as the class in which the peer
-raised it."""
+"""Converts RFC 9457 problems to the errors of tistream.errors. If the class that a peer raised can be built from the
+problem, it is raised here too; otherwise PeerBusy or PeerFailed is."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ _RETRYABLE_STATUS = frozenset({408, 425, 429, 502, 503, 504})
 
 
 class PeerFailed(FatalError):
-    """A peer answered with an error that this process must not retry. `peer_code` and `status` are the peer's."""
+    """Raised if a peer answered with an error that this process must not retry. `peer_code` (None: unknown) and
+    `status` are the peer's."""
 
     code = "peer-failed"
     http_status = 502
@@ -61,8 +62,8 @@ class PeerFailed(FatalError):
 
 
 class PeerBusy(Unavailable):
-    """A peer answered that the caller must try again later (429 or 503), or a proxy answered that it got no answer from
-    the peer."""
+    """Raised if a peer answered that the caller must try again later, or if a proxy got no answer from the peer (408,
+    425, 429, 502, 503 or 504). `retry_after_s`: the wait that the answer requests; None: it requests none."""
 
     def __init__(self, detail: str, *, retry_after_s: float | None) -> None:
         super().__init__(detail)
@@ -71,7 +72,7 @@ class PeerBusy(Unavailable):
 
 def to_error(where: str, status: int, body: Mapping[str, Any], retry_after: str | None = None) -> TiStreamError:
     """Convert an answer with `status` >= 400 to an error. `where` names the request in the error's text. `body` is the
-    answer's JSON, or empty."""
+    answer's JSON, or empty. `retry_after`: the answer's Retry-After header; None: it has none."""
     kind = body.get("type")
     code = kind.removeprefix(_TYPE_PREFIX) if isinstance(kind, str) and kind.startswith(_TYPE_PREFIX) else None
     detail = str(body.get("detail") or body.get("title") or f"status {status}")

@@ -20,8 +20,8 @@ class ColumnView(Wire):
 
 
 class TableView(Wire):
-    """A visible table, view or sequence. `physical_ids` are the ids of its visible partitions; without partitions, the
-    table's own id."""
+    """A visible table, view or sequence, which `kind` says. `physical_ids`: the ids in the keys of its rows: those of
+    its partitions, or without partitions the table's own id; empty for a view or sequence."""
 
     table_id: str
     name: str

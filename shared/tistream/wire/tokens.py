@@ -56,8 +56,9 @@ class Grant(StrictRequest):
 
 
 def tenant_of_grants(grants: Iterable[Grant]) -> tuple[str, str] | None:
-    """The cluster and tenant whose rate limits apply to a token's requests: the first ones, in order, among those of
-    its grants. None: a grant covers all tenants of a cluster, or there is no grant."""
+    """The cluster and tenant whose rate limits apply to a token's requests: of the tenants in its grants, the one with
+    the lowest cluster and tenant id, compared as texts. None if a grant covers all tenants of a cluster, or if there is
+    no grant."""
     tenants = [(grant.cluster, grant.tenant) for grant in grants]
     return None if any(tenant == ANY for _, tenant in tenants) else min(tenants, default=None)
 

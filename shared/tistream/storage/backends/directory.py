@@ -215,7 +215,8 @@ def _info(key: str, found: os.stat_result) -> ObjectInfo:
 
 
 def _read(fd: int, start: int, length: int) -> bytes:
-    """Read a range; pread may return less than requested (2 GiB per call on Linux)."""
+    """Read `length` bytes at offset `start`, or fewer at the end of the file. Calls pread repeatedly, because one call
+    may return less than requested (2 GiB at most on Linux)."""
     first = os.pread(fd, length, start)
     if len(first) == length or not first:
         return first

@@ -78,8 +78,8 @@ class BucketPlace:
     keys: TenantKeys = field(default_factory=TenantKeys)
 
     def read_error(self, operation: str, key: str, error: Exception) -> TiStreamError:
-        """Convert the error of a GET or HEAD of one object: NotFoundYet if the object does not exist, otherwise
-        Unavailable. If the object's encryption key is what is missing, the error is KeyUnusable."""
+        """Convert the error of a GET or HEAD of one object: NotFoundYet if the object does not exist, KeyUnusable if
+        its encryption key is not available, and otherwise Unavailable."""
         missing = code_of(error) in MISSING and not of_key(error)
         return NotFoundYet(key) if missing else self.unavailable(operation, key, error)
 
@@ -96,7 +96,8 @@ class BucketPlace:
         return unavailable if never else CommitStateUnknown(key, str(unavailable))
 
     def unavailable(self, operation: str, key: str, error: BaseException | None) -> Unavailable:
-        """Build an error that names the operation, the object, the store's own message, and what to do."""
+        """Build an error that names the operation, the object, the store's own message, and what to do. It is
+        KeyUnusable if the object's encryption key is not available."""
         code = code_of(error)
         if isinstance(error, ClientError):
             said = f"{code} ({status_of(error)}): {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
@@ -111,8 +112,8 @@ class BucketPlace:
         return self.refused(operation, key, "NoSuchBucket (404)", _BUCKET)
 
     def refused(self, operation: str, key: str, said: str, way_out: str = "") -> Unavailable:
-        """Build an error like `unavailable`, but with the message `said` in place of the store's own, and the advice
-        `way_out`."""
+        """Build an error like `unavailable`, but with the message `said` in place of the store's own. `way_out`: what
+        the operator can do; empty: unknown."""
         return Unavailable(self._message(operation, key, said, way_out))
 
     def _message(self, operation: str, key: str, said: str, way_out: str) -> str:

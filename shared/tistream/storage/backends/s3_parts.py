@@ -50,8 +50,8 @@ def crc32_of(body: Body) -> str:
 
 
 class PartsMissing(Exception):
-    """The upload failed before its last request, so the object was not written. The exception's cause has the
-    reason."""
+    """Raised if an upload fails before its last request, so that the object was not written. The exception's cause has
+    the reason."""
 
 
 @dataclass(frozen=True, slots=True)

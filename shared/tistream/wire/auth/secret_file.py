@@ -60,7 +60,8 @@ class SecretFile(Generic[T]):
 
 
 def bearer_text(text: str) -> str:
-    """Parse the text of a token file, which has one line, and return the token. Raises ValueError."""
+    """Parse the text of a token file, and return the token. Raises ValueError if the text is not one line of at least
+    _TOKEN_MIN printable ASCII characters without spaces."""
     token = text.strip()
     if not token.isascii() or not token.isprintable() or " " in token or len(token) < _TOKEN_MIN:
         raise ValueError(f"it holds no token: one line of at least {_TOKEN_MIN} letters, digits and signs")

@@ -16,8 +16,8 @@ _LOOK_MS = 1_000  # how often the file is checked for changes
 
 
 class ServiceKeys:
-    """Signs and verifies the tokens between services, with keys from a file. The constructor raises BadKeys,
-    OSError."""
+    """Signs and verifies the tokens between services, with keys from a file. The constructor raises BadKeys if the file
+    has no valid keys, OSError if it cannot be read."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._file = SecretFile(path, service_token.parse_keys)
@@ -30,7 +30,8 @@ class ServiceKeys:
         return service_token.sign(self._file.value[0], caller, self._now_s())
 
     def verify(self, token: str) -> Caller:
-        """Verify a token. Returns its signer. Raises BadToken."""
+        """Verify that a token was signed with a key of the file, and is valid now. Returns its signer. Raises BadToken
+        if it is not."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._looked_ms >= _LOOK_MS:  # a removed key must no longer be accepted
             self._looked_ms = now_ms

@@ -26,11 +26,11 @@ TEXT_MAX = 2_048
 
 
 class BadKeys(ValueError):
-    """The text contains no valid keys. The message does not contain the keys."""
+    """Raised if a text contains no valid keys. The message does not contain the keys."""
 
 
 class BadToken(ValueError):
-    """The token is not valid; the message has the reason."""
+    """Raised if a token is not valid. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,14 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
 
 
 def sign(key: bytes, caller: Caller, now_s: int) -> str:
-    """Create a token of `caller` that is valid from now on."""
+    """Create a token of `caller`, signed with `key`. It is valid for LIFE_S seconds from `now_s` (Unix time) on."""
     claims = {"iss": caller.node, "sub": caller.role, "iat": now_s, "exp": now_s + LIFE_S}
     return jwt.encode(claims, key, algorithm=ALGORITHM)
 
 
 def verify(token: str, keys: Sequence[bytes], now_s: int) -> Caller:
-    """Verify that one of the keys has signed the token. Returns the signer. Raises BadToken."""
+    """Verify that one of the keys has signed the token, and that it is valid at `now_s` (Unix time in seconds). Returns
+    the signer. Raises BadToken if it is not."""
     if len(token) > TEXT_MAX or token.partition(".")[0] != _HEADER:
         raise BadToken("no token of a service")
     if not _SIGNATURE.fullmatch(token.rpartition(".")[2]):  # PyJWT would also accept a signature with base64 padding
@@ -87,8 +88,9 @@ def verify(token: str, keys: Sequence[bytes], now_s: int) -> Caller:
 
 @lru_cache(maxsize=1_024)
 def _claims(token: str, keys: tuple[bytes, ...]) -> Mapping[str, Any]:
-    """Verify the signature of a token with each of the keys. Returns its claims. Times are not checked here, because
-    PyJWT would read the machine's clock, and because a service sends the same token with each call for 20 s."""
+    """Verify that one of the keys has signed a token, and return the token's claims. Times are not checked here,
+    because PyJWT would read the machine's clock, and because the result is cached: a service sends the same token with
+    each call for 20 s. Raises BadToken."""
     for key in keys:
         try:
             return dict(jwt.decode(token, key, algorithms=[ALGORITHM], options=_SIGNATURE_ONLY))

@@ -20,11 +20,14 @@ def _is_null(value: str | None) -> bool:
 
 
 class VerifyChangefeed(StrictRequest):
-    """`POST …/changefeeds/{id}/verify`: compare the events with a commit_ts above `from_ts` and at or below `to_ts`.
-    The default is the last minute up to the checkpoint. Both are left out for a database, whose tables are compared as
-    they are. `table`: `database.table`, to compare this table only. `key_from`, `key_to`: of topics, to compare only
-    its rows whose first column of the handle key lies between them, both inclusive. `repair_topic`: the topic into
-    which missing events are written."""
+    """`POST …/changefeeds/{id}/verify`: compare what the feed's sink holds with committed rows.
+
+    `from_ts`, `to_ts`: the events with `from_ts` < commit_ts <= `to_ts` are compared. Default: the last minute up to
+    the checkpoint. For a database both must be left out, because its tables are compared as they are. `table`:
+    `database.table`, to compare only this table. `key_from`, `key_to`: of topics, to compare only rows of that table
+    whose first column of the handle key lies between them, both inclusive. `repair_topic`: the topic into which missing
+    events are written.
+    """
 
     from_ts: Ts | None = None
     to_ts: Ts | None = None
@@ -86,10 +89,9 @@ class VerifiedTable(Wire):
 
 
 class VerifiedWindow(Wire):
-    """A window (`from_ts`, `to_ts`], in which the sink does not hold the events that the feed has written for a table;
-    of a database, in which the pool does not. `events`: the number of events that were written. `messages`: the number
-    that was found; if it is the same, their contents differ. `table` is empty if the window has more than 100 tables,
-    whose fingerprints were added up."""
+    """A window (`from_ts`, `to_ts`] of a table in which the sink does not hold what the feed has written. `events`: the
+    number of events that were written. `messages`: the number that was found; if it is the same, their contents differ.
+    `table` is empty if the window has more than 100 tables, whose fingerprints were added up."""
 
     database: str
     table: str

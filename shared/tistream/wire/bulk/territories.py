@@ -16,9 +16,9 @@ KEYSPACE = "^([A-Za-z0-9_-]{0,64}|\\*)$"
 
 
 class AddTerritory(StrictRequest):
-    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/territories`: let an agent read a span of keys of the tenant.
-    The answer is 201, also if the tenant has this territory already; 409 if the existing one differs, or if the new one
-    shares keys with another territory of the tenant.
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/territories`: make an agent read a span of keys of the
+    tenant. The answer is 201, also if the tenant has this territory already; 409 if the existing one differs, or if the
+    new one shares keys with another territory of the tenant.
 
     `territory`: the id, which is the store id of its files. `pd`: addresses of PD, host:port, separated by commas.
     `pd_cluster_id`: the id that PD must have. `kind`, `keyspace`: as the agent's settings of these names. `start_key`,
@@ -40,9 +40,9 @@ class TerritoryState(Wire):
     `state`: `starting`, `running`, or the code of a stop: `fenced`, `gc`, `upstream`, `compatibility`,
     `cluster_id_mismatch`, `chain`, `sealed`. `reason`: what the agent waits for, or why it stopped and what to do.
     `resolved_ts`: all changes up to it are in files. `lag_ms`: age of that ts. `span`: the keys whose changes are
-    furthest behind, in hexadecimal. `subscriptions`: the number of pieces of its keys, one region each, whose changes
-    the agent receives. `buffer_bytes`: the bytes of rows that are in no durable file yet. `held_ts`: the ts at which
-    the agent holds back garbage collection.
+    furthest behind, in hexadecimal. `subscriptions`: the number of pieces into which the agent has divided the
+    territory's keys; it subscribes to each piece on its own. `buffer_bytes`: the bytes of rows that are in no durable
+    file yet. `held_ts`: the ts at which the agent holds back garbage collection.
     """
 
     state: str

@@ -27,8 +27,8 @@ Params = Mapping[str, str | int | None]
 
 @functools.cache
 def _public_authorities() -> SSLContext:
-    """The trust of clients without settings of their own. It takes some milliseconds to load, so a process does so
-    once."""
+    """The TLS context of a client without settings of its own, which trusts the public certificate authorities. Cached,
+    because loading them takes some milliseconds."""
     return httpx.create_ssl_context(trust_env=False)
 
 
@@ -96,7 +96,8 @@ class HttpClient:
         attempts: int = 1,
         deadline_s: float | None = None,
     ) -> M:
-        """Send `body` as JSON by PUT or POST, and parse the answer as `model`."""
+        """Send `body` as JSON by PUT or POST, and parse the answer as `model`. `attempts` and `deadline_s` are as for
+        the class. Raises the errors of `request`."""
         content, kind = body.model_dump_json().encode(), "application/json"
         patience_s = self._patience_s(deadline_s)
         answer = self.request(method, url, content=content, content_type=kind, deadline_s=patience_s, attempts=attempts)
@@ -117,7 +118,8 @@ class HttpClient:
         deadline_s: float | None = None,
         attempts: int = 1,
     ) -> httpx.Response:
-        """Send a request; returns the response with its body.
+        """Send a request; returns the response with its body. `deadline_s`: seconds to wait for the answer to each
+        attempt; None: the client's own deadline. `attempts` is as for the class.
 
         Raises:
             Unavailable: no answer came, or the peer asked to come back later (PeerBusy).

@@ -28,8 +28,10 @@ class SchemaClient:
     def log(
         self, tenant: TenantKey, after: int, known_resolved_ts: int = 0, wait_ms: int = 0, known_base_ts: int = 0
     ) -> LogPage:
-        """One page of the schema log: the records after number `after`. Raises UnknownName; Unavailable while the
-        snapshot has not been read."""
+        """One page of the schema log: the records after number `after`. The call waits up to `wait_ms` if there are
+        none, and the registry's resolved_ts is not above `known_resolved_ts`. `known_base_ts`: the base to which the
+        reader's records belong; 0: it has no records. Raises UnknownName; Unavailable while the snapshot has not been
+        read."""
         query = {"after": after, "known_resolved_ts": known_resolved_ts, "known_base_ts": known_base_ts}
         return self._http.get(self._url(tenant, "schema/log"), LogPage, query, wait_ms=wait_ms)
 

@@ -1,4 +1,4 @@
-"""Decides when a read asks again after an answer that was cut off or refused for now. Pure."""
+"""Decides whether and when a request is sent again, after its answer was cut off or was a temporary error. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _PATIENCE_S = 60.0
 
 @dataclass(slots=True)
 class Patience:
-    """The waits of a read. One that follows waits a second each time, without end. Any other one waits twice as long
-    each time, or as long as the server asks, and gives up after a minute of waits without a new event or cursor."""
+    """The waits of one read before it sends a request again. With `follow`, each wait is a second, and there is no
+    limit. Without, a wait is twice as long as the one before, or as long as the server asks, and the read gives up
+    after a minute of waits without a new event or cursor."""
 
     follow: bool
     _at: tuple[int, str | None] = field(default=(0, None), init=False)
@@ -41,9 +42,9 @@ class Patience:
 
 
 def given_up(error: CliError | ApiError, cursor: str | None, after_cursor: int, option: str = "--cursor") -> CliError:
-    """The error of a read that ends because of `error`, with advice how to continue. `cursor` is the last cursor in the
-    output; None: the output has no cursor, or running the same command again continues. `after_cursor`: the number of
-    events in the output after that cursor. `option` is the option of the command that takes the cursor."""
+    """The error of a read that ends because of `error`. Its text says how to continue. `cursor` is the last cursor in
+    the output; None: the output has no cursor, or running the same command again continues. `after_cursor`: the number
+    of events in the output after that cursor. `option` is the option of the command that takes the cursor."""
     if cursor is None:
         found = failed(error) if isinstance(error, ApiError) else error
         return (

@@ -12,8 +12,9 @@ CA_FILE, CERT_FILE, KEY_FILE = "TISTREAM_CA_FILE", "TISTREAM_CERT_FILE", "TISTRE
 
 
 def tls_context() -> ssl.SSLContext | None:
-    """Create the TLS context that the environment variables describe. Returns None if none of them is set: then httpx
-    trusts public CAs. Raises CliError if a file cannot be read, or there is a key without a certificate."""
+    """Create the TLS context that the environment variables describe. Returns None if no CA and no certificate is set:
+    then the caller trusts the authorities that the system trusts. Raises CliError if a file cannot be read, or there is
+    a key without a certificate."""
     ca_file, cert_file, key_file = (os.environ.get(name) or None for name in (CA_FILE, CERT_FILE, KEY_FILE))
     if key_file is not None and cert_file is None:
         raise CliError(f"{KEY_FILE} {key_file} (--key-file) is of no use without {CERT_FILE} (--cert-file): give both")

@@ -17,7 +17,7 @@ TableName = Annotated[str, typer.Argument(help="DATABASE.TABLE, such as shop.ord
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands `rows`, `history`, `txn` and `diff` to the application."""
     app.command()(rows)
     app.command()(history)
     app.command()(txn)

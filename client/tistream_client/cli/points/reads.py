@@ -38,7 +38,8 @@ class Named:
 
     @classmethod
     def parse(cls, cluster: str, tenant: str, name: str) -> Named:
-        """Parse `database.table`. Further dots belong to the table's name. Raises CliError."""
+        """Parse `database.table`. Further dots belong to the table's name. Raises CliError if one of the two names is
+        missing."""
         database, point, table = name.partition(".")
         if not (database and point and table):
             raise CliError(f"{name!r} does not name a table: use DATABASE.TABLE, such as shop.orders")
@@ -57,8 +58,9 @@ class _Retries:
     _said: str = field(default="", init=False)
 
     def wait(self, error: CliError, received: int, position: str | None) -> None:
-        """Wait before the failed request is sent again. `received` is the number of lines so far, and `position` where
-        the request begins; None: where the read begins. Raises CliError if the request is not to be sent again."""
+        """Wait until the failed request may be sent again. `received` is the number of lines so far, and `position`
+        where the request begins; None: where the read begins. Raises CliError if the error is not a temporary one,
+        nothing has arrived yet, or the waits take too long."""
         cause = error.refusal if isinstance(error, Refused) else error
         if not isinstance(cause, LATER):
             raise error
@@ -123,7 +125,8 @@ def pages(
 
 
 def answer_lines(client: ApiClient, path: str, params: Mapping[str, str]) -> Iterator[Line]:
-    """Yield the parsed lines of one answer, up to its last one. Raises CliError."""
+    """Yield the parsed lines of one answer, up to its last one. Raises CliError if the API refuses the request, or if
+    the answer ends before its last line."""
     last = None
     try:
         for text in client.lines(path, params):
@@ -149,7 +152,8 @@ def earliest(client: ApiClient, path: str) -> str:
 
 
 def key_text(text: str) -> str:
-    """Parse a row's key: JSON as in events, or its columns as `id=1` or `a=1,b=x`. Returns JSON. Raises CliError."""
+    """Parse a row's key: JSON as in events, or its columns as `id=1` or `a=1,b=x`. Returns JSON. Raises CliError if a
+    part of the text lacks its `=` or its name; JSON is not checked."""
     if text.lstrip().startswith("{"):
         return text
     parts = [part.partition("=") for part in text.split(",")]

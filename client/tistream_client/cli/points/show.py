@@ -103,7 +103,7 @@ def sign(event: Mapping[str, Any]) -> str:
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table, as wide as the terminal or, without a terminal, as tab-separated lines."""
+    """Print a table: on a terminal with aligned columns, otherwise as tab-separated lines."""
     if not sys.stdout.isatty():
         for row in chain([head], rows):
             sys.stdout.write("\t".join(row) + "\n")
@@ -171,7 +171,7 @@ def _changed(row: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[tuple[s
 
 
 def members(row: Mapping[str, Any]) -> str:
-    """Format columns with their values."""
+    """Format a row as its columns with their values: `id=1, total=20`."""
     return ", ".join(f"{cell(name)}={cell(value)}" for name, value in row.items())
 
 

@@ -90,7 +90,7 @@ class FeedPipeline:
 
     @property
     def tables(self) -> FeedTables:
-        """The tables whose rows must be read."""
+        """The selection of the tables whose rows must be read."""
         return self.filter.read
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
@@ -108,8 +108,8 @@ class FeedPipeline:
         )
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[SentMessage, ...]]:
-        """Implement Pipeline.opened: reset the state. Yields the schemas of all tables, if the protocol sends them at
-        the start."""
+        """Forget which schemas were sent, because the sink was opened again. Yields the messages with the schemas of
+        all tables as of `ts`, if the protocol sends them at the start; otherwise nothing."""
         schemas = self.schemas
         if schemas is None:
             return
@@ -121,7 +121,9 @@ class FeedPipeline:
                     yield schemas.first(version, ts, topic, partitions(topic))
 
     def rows(self, events: Events, partitions: PartitionsOf) -> Encoded[Outgoing]:
-        """Encode row events in the order in which they are sent. Raises TableFailed."""
+        """Filter row events, split key updates, and encode those in this shard's partitions, in the order in which they
+        are sent. Returns the messages, and the dead letters of events that are left out. Raises TableFailed if an event
+        cannot be encoded."""
         window = split(self._filtered(raw_changes(events)), self.splitting)  # filters see updates, not their halves
         letters: list[DeadLetter] = []
         parts: list[_Part] = []
@@ -194,7 +196,8 @@ class FeedPipeline:
         return taken(batch, np.flatnonzero(own))
 
     def _part(self, batch: RowBatch, partitions: PartitionsOf) -> _Part:
-        """Encode a batch of which all events are sent."""
+        """Encode all events of a batch, and compute their partitions. Raises MessageTooLarge; CannotEncode; UnfitTable
+        if the table does not fit the partition rule."""
         topic, rule = self.dispatchers.topic(*batch.version.name), self.dispatchers.rule(*batch.version.name)
         places = rule.partitions(batch, partitions(topic))
         selector = selector_of(self.selectors, batch.version)
@@ -205,7 +208,8 @@ class FeedPipeline:
         return _Part(batch, messages, topic, places)
 
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
-        """Implement Pipeline.concerned: the tables that a DDL concerns and whose events the feed sends."""
+        """The tables that a DDL concerns and whose events the feed sends; the table "" stands for all tables of a
+        database. Empty if the feed does not send the DDL."""
         if not self.filter.sends(event):
             return ()
         names = event.involved or ((event.database, event.table),)
@@ -251,7 +255,7 @@ class FeedPipeline:
         return {name: count for name, count in topics.items() if name != self.skips.topic}
 
     def own(self, marks: Sequence[Mark]) -> tuple[SentMessage, ...]:
-        """Only the messages that this shard writes."""
+        """The messages among `marks` that this shard writes."""
         return self.ownership.own(one for one in marks if isinstance(one, SentMessage))
 
     def skipped(self, marks: Sequence[Mark]) -> int:

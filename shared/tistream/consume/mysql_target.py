@@ -40,7 +40,8 @@ class MySqlRows:
     """
 
     def __init__(self, server: MySqlTarget, name: str) -> None:
-        """Create the progress table if it does not exist. Raises TargetFailed, InvalidRequest."""
+        """Create the progress table if it does not exist. Raises InvalidRequest if `name` is not 1 to NAME_CHARS ASCII
+        characters, and TargetFailed if the server refuses a statement."""
         if not name.isascii() or not 0 < len(name) <= NAME_CHARS:
             raise InvalidRequest(f"the name of a reader has 1 to {NAME_CHARS} ASCII characters")
         self._server, self._name = server, name

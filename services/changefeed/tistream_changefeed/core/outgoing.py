@@ -143,7 +143,7 @@ class Outgoing:
         ).in_order()
 
     def each(self) -> Iterator[SentMessage]:
-        """The messages one by one."""
+        """Yield the messages one by one, in the order of sending."""
         for run in self.runs():
             for key, value in zip(run.keys, run.values, strict=True):
                 yield SentMessage(run.topic, run.partition, key, value)
@@ -175,7 +175,7 @@ class Outgoing:
 
 
 class Run(NamedTuple):
-    """Consecutive messages of one partition."""
+    """Consecutive messages of one partition. Message i of the run has `keys[i]` and `values[i]`."""
 
     topic: str
     partition: int

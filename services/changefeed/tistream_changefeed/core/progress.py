@@ -125,7 +125,8 @@ class Progress:
         return tuple(one for one in self.stopped if not one.left)
 
     def caught_up(self, until: Position) -> Progress:
-        """Return the progress after the missing events of the stopped tables that catch up were sent up to `until`."""
+        """Return the progress after the stopped tables that are retried have got their missing events up to `until`,
+        but not beyond the shard's own position."""
         return replace(self, stopped=tuple(one.caught_up(min(until, self.at)) for one in self.stopped))
 
     def held_under(self, fence: Fence) -> Progress:
@@ -177,7 +178,8 @@ FIRST = Revision()
 
 
 def record_key(tenant: TenantKey, feed_id: str, shard: int) -> bytes:
-    """The key of a shard's record in the progress topic."""
+    """The key of a shard's record in the progress topic: cluster, tenant, feed and shard number, with slashes between
+    them."""
     return f"{tenant.cluster_id}/{tenant.tenant_id}/{feed_id}/{shard}".encode()
 
 

@@ -19,7 +19,7 @@ class ResolvedSchedule:
     _rows: bool = True  # sent since
 
     def sent_rows(self) -> None:
-        """Record that rows were sent."""
+        """Record that rows were sent since the last resolved message, so that the next one is due sooner."""
         self._rows = True
 
     def resolved_sent(self, now_ms: int) -> None:

@@ -44,7 +44,7 @@ def segments(events: Events, start: Position, through: int | None) -> Iterator[S
 
 
 def _before(events: Events, at: int, start: Position) -> Position:
-    """The position just before event `at`, but not before `start`."""
+    """The position just before the event with index `at`, or `start` if that is later."""
     done = Position(int(events.commit_ts[at]) - 1)
     return max(start, done if at == 0 or events.commit_ts[at - 1] < events.commit_ts[at] else events.position(at - 1))
 

@@ -40,7 +40,7 @@ class SkippedEvents:
         return [(place, wanted[event]) for place, event in zip(at.tolist(), events, strict=True) if event in wanted]
 
     def ddl(self, event: DdlEvent) -> Skip | None:
-        """The skip that names this DDL, or None."""
+        """The skip that names this DDL, by its job id and commit_ts; None if no skip names it."""
         for skip in self.named:
             if (skip.ddl_job, skip.commit_ts) == (event.job_id, event.commit_ts):
                 return skip

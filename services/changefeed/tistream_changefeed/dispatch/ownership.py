@@ -30,7 +30,7 @@ class Ownership:
         return bool(self.chosen(topic, np.array([partition], np.int64))[0])
 
     def own(self, messages: Iterable[SentMessage]) -> tuple[SentMessage, ...]:
-        """Only the messages that this shard writes."""
+        """Those of `messages` that this shard writes."""
         return tuple(one for one in messages if self.shards == 1 or self.has(one.topic, one.partition))
 
 

@@ -35,6 +35,6 @@ class ShardTables:
     shard: TableShard
 
     def chosen(self, versions: Sequence[TableVersion]) -> list[bool]:
-        """For each version, whether its rows may be sent by the shard."""
+        """For each table version, whether this shard sends rows of it."""
         found = self.tables.chosen(versions)
         return [bool(one) and self.shard.has(version) for one, version in zip(found, versions, strict=True)]

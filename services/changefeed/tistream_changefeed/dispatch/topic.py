@@ -27,7 +27,7 @@ class TopicExpression:
     @classmethod
     def parse(cls, text: str, *, whole: bool = False) -> TopicExpression:
         """Parse an expression. `whole`: it must contain both the schema and the table, as Avro needs because a topic
-        has one schema. Raises InvalidRequest."""
+        has one schema. Raises InvalidRequest if it is not valid."""
         if not text or not _EXPRESSION.fullmatch(text):
             raise InvalidRequest(
                 f"topic {text!r}: it is made of A-Z, a-z, 0-9, '.', '_' and '-', with {{schema}} and then {{table}} at"

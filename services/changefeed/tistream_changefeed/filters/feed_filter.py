@@ -29,7 +29,7 @@ class FeedTables:
     rules: TableRules = field(compare=False)
 
     def chosen(self, versions: Sequence[TableVersion]) -> list[bool]:
-        """For each version, whether its rows may be sent."""
+        """For each table version, whether the feed may send rows of it."""
         named = self.rules.chosen([version.name for version in versions])
         return [
             bool(one) and fold(version.database) not in UNSENT_SCHEMAS and (self.without_key or eligible(version.table))

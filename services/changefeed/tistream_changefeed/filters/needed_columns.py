@@ -28,8 +28,8 @@ class NeededColumns:
     splitting: Splitting = field(compare=False)
 
     def __call__(self, version: TableVersion) -> Sequence[Column]:
-        """The visible columns of a table that are needed. All of them if no selector includes the table, or if its
-        columns do not fit the configuration: the error is found when a row is sent."""
+        """The columns of a table whose values the feed needs. All columns that changes have, if no selector matches the
+        table, or if the table does not fit the configuration: that error is found when a row is sent."""
         table = version.table
         selector = selector_of(self.selectors, version)
         if selector is None:

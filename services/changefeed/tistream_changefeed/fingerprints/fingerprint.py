@@ -16,7 +16,8 @@ _MODULUS = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The fingerprint of events. `total`: the sum of their hashes modulo 2^64."""
+    """The number of some events, and the sum (`total`, modulo 2^64) and the XOR of their 64-bit hashes. The sum of two
+    fingerprints is the fingerprint of all of their events."""
 
     events: int = 0
     total: int = 0
@@ -46,7 +47,7 @@ def by_table(hashes: UInt64s, numbers: Int64s, names: Sequence[Name]) -> dict[Na
 
 
 def summed(parts: Iterable[Fingerprints]) -> dict[Name, Fingerprint]:
-    """The fingerprints of the events of all parts together."""
+    """The fingerprint of each table over all of `parts`, which have disjoint events."""
     found: dict[Name, Fingerprint] = {}
     for part in parts:
         for name, one in part.items():

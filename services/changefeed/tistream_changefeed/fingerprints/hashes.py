@@ -32,7 +32,7 @@ def event_hashes(commit_ts: Int64s, columns: Sequence[Any], names: Sequence[str]
 
 
 def _add(hashes: UInt64s, column: Any) -> None:
-    """Mix the values of a column into the hashes of its rows."""
+    """Mix the values of a column into the hashes of its rows, in place. None: a column of nulls."""
     if column is None:
         _add_numbers(hashes, np.full(len(hashes), _NULL, np.uint64))
         return
@@ -84,6 +84,6 @@ def _add_bytes(hashes: UInt64s, data: U8, offsets: I64) -> None:
 
 @inline
 def _mixed(value: Any, word: Any) -> Any:
-    """Mix a word into a hash."""
+    """The hash `value` with a 64-bit word mixed in."""
     value = (value ^ word) * _FACTOR
     return value ^ (value >> _SHIFT)

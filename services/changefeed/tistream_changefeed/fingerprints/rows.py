@@ -23,7 +23,7 @@ ROWS_VERSION = 1
 
 
 def row_fingerprints(batches: Iterable[RowBatch]) -> Fingerprints:
-    """The fingerprint of each table that has events."""
+    """The Fingerprint of each table that has events in `batches`."""
     return summed(by_table(hashes, np.zeros(len(hashes), np.int64), (name,)) for name, _, hashes in event_rows(batches))
 
 

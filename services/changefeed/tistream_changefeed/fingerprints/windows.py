@@ -45,7 +45,8 @@ class SentWindow:
 
 
 def parse(members: Sequence[Any]) -> SentWindow:
-    """Parse a window. Raises ValueError or TypeError if the JSON is not one."""
+    """Parse a window from the JSON list that SentWindow.members returned. Raises ValueError or TypeError for other
+    JSON."""
     after_ts, until_ts, late, tables = members
     found = {
         (str(database), str(table)): Fingerprint(int(events), int(total, 16), int(xor, 16))
@@ -85,7 +86,7 @@ class FoundParts:
     _parts: list[tuple[Int64s, Int64s, UInt64s]] = field(default_factory=list)
 
     def add(self, name: Name, commit_ts: Int64s, hashes: UInt64s) -> None:
-        """Add events of a table."""
+        """Add events of the table `name`: the commit_ts and the hash of each."""
         number = self._names.setdefault(name, len(self._names))
         self._parts.append((commit_ts, np.full(len(commit_ts), number, np.int64), hashes))
 

@@ -40,10 +40,11 @@ class Feed(Protocol):
         """Warnings about the configuration, for the feed's user."""
 
     def check_allowed(self, allowed: Allowed) -> None:
-        """Check the places that the feed writes to. Raises TargetNotAllowed."""
+        """Check that the operator allows the places that the feed writes to. Raises TargetNotAllowed if not."""
 
     def plan(self, tables: Sequence[TableVersion]) -> FeedPlan:
-        """Plan the feed for the tables that exist. Raises InvalidRequest."""
+        """Plan the feed's topics, tables and columns for the tables that exist. Raises InvalidRequest if a table does
+        not fit the configuration."""
 
     def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:
         """Connect to the sink, and check that the feed could write to it. Creates nothing. `answer_s`: seconds to wait
@@ -53,4 +54,4 @@ class Feed(Protocol):
         """Return a function that makes a sink for the shard in `order`; a holder calls it again after each failure."""
 
     def pipeline_of(self, order: Order, values: Mapping[str, str]) -> Pipeline:
-        """The pipeline of the shard in `order`."""
+        """Build the pipeline of the shard in `order`, which filters and encodes its events."""

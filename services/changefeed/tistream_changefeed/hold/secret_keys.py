@@ -39,8 +39,9 @@ class SecretKeys:
     def values(
         self, tenant: TenantKey, sink_uri: str, config: Mapping[str, Any], sealed: Mapping[str, str]
     ) -> dict[str, str]:
-        """Decrypt the secrets to which a feed refers, and return their values by name. Raises InvalidRequest, which
-        names the secret or the setting."""
+        """Decrypt the secrets to which a feed refers, and return their values by name. `sealed`: the tenant's encrypted
+        secrets by name. Raises InvalidRequest, which names the secret or the setting, if one does not exist or cannot
+        be decrypted."""
         names = names_in(sink_uri, config)
         if not names:
             return {}

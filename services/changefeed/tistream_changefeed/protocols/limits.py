@@ -33,7 +33,7 @@ class MessageTooLarge(FatalError):
 
     def __init__(self, batch: RowBatch, large: Int64s, size: int, bytes_max: int, *, reduced: bool) -> None:
         """`large` are the indexes of the events in the batch, ascending. `size` is the size of the first one's message,
-        in bytes."""
+        in bytes. `reduced`: whether that message has the handle key alone already."""
         database, table = batch.version.name
         at = int(large[0])
         keys = batch.raw.take(pa.array(large)).to_pylist()
@@ -84,13 +84,13 @@ class Limit:
         return not self.handle_key_only and self.claim_check is None
 
     def packed(self, value: bytes) -> bytes:
-        """The value as it is sent: compressed, if so configured."""
+        """The value as it is sent: compressed, unless `compression` is `none`."""
         if self.compression == "none":
             return value
         return bytes(pa.compress(value, codec=self.compression, asbytes=True))
 
     def packed_all(self, messages: Messages) -> Messages:
-        """The messages with their values as they are sent: compressed, if so configured."""
+        """The messages with their values as they are sent: compressed, unless `compression` is `none`."""
         if self.compression == "none":
             return messages
         values = [None if one is None else self.packed(one) for one in messages.values.to_pylist()]

@@ -21,7 +21,8 @@ class ConfluentRegistry:
     """Registers schemas under subjects. Each (subject, schema) is registered once, and its id is cached."""
 
     def __init__(self, url: str, *, tls: SSLContext | None = None, deadline_s: float = _DEADLINE_S) -> None:
-        """`url` may contain a user and a password, percent-encoded; no error and no log shows them."""
+        """`url` may contain a user and a password, percent-encoded; no error and no log shows them. `tls` None: the
+        system's certificate authorities are trusted. `deadline_s`: seconds to wait for an answer."""
         parts = urlsplit(url)
         self._url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -69,7 +70,7 @@ class ConfluentRegistry:
         )
 
     def _latest(self, path: str) -> str:
-        """The newest schema of a subject, for an error text."""
+        """The newest schema of a subject, for an error text. `path`: the URL path of the subject's versions."""
         try:
             return str(_json_of(self._call("GET", f"{path}/latest", None)).get("schema") or "unknown")
         except Unavailable as error:

@@ -32,8 +32,8 @@ def eligible(table: Table) -> bool:
 
 
 def unique_columns(table: Table) -> tuple[Column, ...]:
-    """The columns whose change splits an update: those of the handle key and of every unique index, nullable or not, as
-    far as they are sent."""
+    """The columns whose change splits an update: those of the handle key and of every unique index, nullable or not.
+    Columns whose values are not in changes (virtual or hidden) are left out."""
     unique = [index for index in table.indexes if (index.unique or index.primary) and index.public]
     keyed = {*_in_order(table, unique), *handle_columns(table)}
     flagged = {column for column in table.columns if column.flag & (FLAG_PRIMARY | _FLAG_UNIQUE)}

@@ -65,7 +65,7 @@ class _Ends:
 
 def net(window: EventWindow) -> tuple[TableNet, ...]:
     """The net change of the events of a window, one TableNet for each of its batches that changes something. The
-    updates in `window` are split by unique index."""
+    updates in `window` must be split by unique index."""
     batches = [batch for batch in window.rows if len(batch)]
     if not batches:
         return ()

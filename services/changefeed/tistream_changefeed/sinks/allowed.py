@@ -12,7 +12,8 @@ ANY = "*"
 
 
 def check_hosts(brokers: Iterable[str], allowed: Sequence[str]) -> None:
-    """Check the brokers (`host:port`) of a sink against the operator's list. Raises TargetNotAllowed."""
+    """Check that each broker (`host:port`) of a sink is in the operator's list `allowed`, with or without its port, or
+    that the list has `*`. Raises TargetNotAllowed if one is not."""
     for broker in brokers:
         host = broker.rpartition(":")[0]
         if not {ANY, host, broker} & set(allowed):

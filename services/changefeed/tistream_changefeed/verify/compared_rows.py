@@ -17,13 +17,13 @@ from tistream.wire.bulk.feed_verify import VerifiedTable
 
 @dataclass(slots=True)
 class ComparedRows:
-    """The hashes of the rows of one table on both sides."""
+    """The hashes of the rows that one table must have (`wanted`), and of those that it has (`found`)."""
 
     wanted: list[Hashes] = field(default_factory=list)
     found: list[Hashes] = field(default_factory=list)
 
     def result(self) -> RowDifferences:
-        """Find the differences."""
+        """Find out how many rows of each hash are missing, unexpected or repeated."""
         wanted, found = _joined(self.wanted), _joined(self.found)
         values = np.unique(np.concatenate([wanted, found]))
         more = _counts(values, found) - _counts(values, wanted)
@@ -61,7 +61,7 @@ def indexes_of(hashes: Hashes, left: dict[int, int]) -> Iterator[int]:
 
 
 def counted(name: Name, one: RowDifferences) -> VerifiedTable:
-    """The result for one table, as the answer has it."""
+    """Convert the differences of the table `name` to the form of the answer."""
     return VerifiedTable(
         database=name[0],
         table=name[1],

@@ -22,7 +22,8 @@ BUCKETS = 1 << 18
 
 
 class RowBuckets:
-    """The rows of some tables on both sides. `rows_max`: how many hashes are kept at most, on both sides together."""
+    """Compares the hashes of the rows that tables must have with those of the rows that they have. `rows_max`: how many
+    hashes are kept at most, on both sides together."""
 
     def __init__(self, rows_max: int) -> None:
         self._rows_max = rows_max
@@ -56,7 +57,8 @@ class RowBuckets:
         return not self._again and not self._chosen.all() and bool(self._differ.any())
 
     def begin_again(self) -> None:
-        """Keep the hashes of the buckets that differ, from the rows that are added now."""
+        """Begin the second round, in which all rows are added again: keep only the hashes in buckets whose sums
+        differ."""
         self._again, self._chosen, self._kept, self._held = True, self._differ, {}, 0
 
     @property
@@ -86,7 +88,8 @@ class RowBuckets:
         return found
 
     def _keep_fewer(self) -> None:
-        """Keep nothing while the buckets that differ are not known, then half of them."""
+        """Free memory: drop all hashes in the first round, and in the second round those of half of the buckets that
+        are kept."""
         places = np.flatnonzero(self._chosen)
         self._chosen[places[-(-len(places) // 2) if self._again else 0 :]] = False
         self._held = 0

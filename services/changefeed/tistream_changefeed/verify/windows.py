@@ -10,8 +10,8 @@ from tistream_changefeed.fingerprints.windows import OTHERS, ComparedWindows
 
 
 def only(table: str | None, names: Iterable[Name]) -> Name | None:
-    """The one table that is compared if a request names `table`; None: all tables. `names`: those of which events were
-    looked for; they are written as the upstream writes them."""
+    """The name of the one table that is compared if a request names `table`, as the upstream writes it; None: all
+    tables are compared. `names`: the tables of which events were looked for."""
     if table is None:
         return None
     database, _, name = table.partition(".")
@@ -19,7 +19,7 @@ def only(table: str | None, names: Iterable[Name]) -> Name | None:
 
 
 def verified_windows(windows: ComparedWindows) -> list[VerifiedWindow]:
-    """The first DIFFERENCES_MAX differences, by ts."""
+    """Convert the first DIFFERENCES_MAX differences, by ts, to the form of the answer."""
     found = sorted(windows.differences, key=lambda one: (one.until_ts, one.name))[:DIFFERENCES_MAX]
     return [
         VerifiedWindow(
@@ -35,7 +35,8 @@ def verified_windows(windows: ComparedWindows) -> list[VerifiedWindow]:
 
 
 def late_tables(windows: ComparedWindows) -> list[LeftOut]:
-    """The tables of late windows that were left out, and with them the windows of other tables of that time."""
+    """Convert the tables of late windows to the form of the answer. These windows were not compared, nor were windows
+    of other tables at the same time."""
     reason = "was sent late, after it had stopped, so no table's windows of that time were compared"
     names = sorted(name for name in windows.late if name != OTHERS)
     return [LeftOut(database=database, table=table, reason=reason) for database, table in names]

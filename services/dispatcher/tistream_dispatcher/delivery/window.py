@@ -31,7 +31,7 @@ class RoutedFile:
 
     @property
     def bytes(self) -> int:
-        """Its approximate size in memory and on the wire."""
+        """The approximate size of the routed file in memory and on the wire, in bytes."""
         return int(self.watermarks.nbytes) + 256 + 128 * len(self.ref.groups)
 
 

@@ -23,7 +23,8 @@ class AnnouncedFiles:
         return True
 
     def again(self, store_id: int, stamps: set[int]) -> None:
-        """Add the newest of these files again, because the object store did not answer for them."""
+        """Add files of a store again, at most the KEPT_STAMPS newest, because the object store did not answer for them.
+        `stamps`: the ts of the files."""
         self._stamps.setdefault(store_id, set()).update(sorted(stamps)[-KEPT_STAMPS:])
 
     def pop_all(self) -> dict[int, set[int]]:

@@ -30,7 +30,7 @@ class TickIdentities:
 
     @classmethod
     def of(cls, identities: pl.DataFrame) -> TickIdentities:
-        """Build them from a table with the columns start_ts and key, in which a change may have several rows."""
+        """Sort the identities in a table with the columns start_ts and key, in which a change may have several rows."""
         ordered = identities.sort("key")
         return cls(ordered["key"], ordered["start_ts"].to_numpy())
 

@@ -89,7 +89,8 @@ class SparkRunner:
         return sorted(results, key=lambda result: order[result.task_id, result.number])
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
-        """Merge segments in LARGE_POOL, which yields to ticks. Each unit is a Spark task of its own."""
+        """Merge segments in LARGE_POOL, which yields to ticks. Each unit is a Spark task of its own. Returns the
+        results in the order of `units`."""
         return self._each(units, shard_io.rewrite)
 
     def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:

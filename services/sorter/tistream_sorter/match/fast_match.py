@@ -46,7 +46,8 @@ class FastMatch:
 
 
 def settle(entries: Entries) -> FastMatch:
-    """Match the plain changes. The attribute `rest` of the result has the entries that the exact path must match."""
+    """Match the changes that have exactly one prewrite and one commit, and those that are one WHOLE entry. The
+    attribute `rest` of the result has the entries that the exact path must match."""
     count = len(entries.kind)
     everything = np.arange(count)
     if not count:

@@ -60,7 +60,8 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What the encoder derives once from a table version and the columns that are sent."""
+    """The columns of a record, and the bytes before it (magic byte and schema id). The encoder derives them once from a
+    table version and the columns that are sent."""
 
     columns: tuple[ColumnFacts, ...]
     head: bytes
@@ -100,7 +101,7 @@ class AvroEncoder:
         return None
 
     def resolved(self, ts: int) -> Message | None:  # noqa: ARG002
-        """Return None, because the protocol has no such message."""
+        """Return None, because the protocol has no resolved messages."""
         return None
 
     def _prepared(self, version: TableVersion, columns: tuple[Column, ...], *, value: bool) -> _Columns:

@@ -133,7 +133,7 @@ class _Shape:
         self._deleted = batch.new_at < 0
 
     def lead(self) -> str:
-        """The text before the member that names the kind of event."""
+        """The JSON text of a row's message up to the value of its member `type`."""
         version = self._batch.version
         database, table = version.name
         keys = ",".join(html_quoted(one.name) for one in self._batch.columns if one.flag & FLAG_PRIMARY)
@@ -178,7 +178,8 @@ class _Shape:
         return [LineGroup(nothing, (), np.where(updates, -1, 0), optional=True), shown]
 
     def row(self, lead: str, arrays: Sequence[pa.Array], columns: Sequence[Column], places: Int64s) -> LineGroup:
-        """The JSON text of these columns of the rows at `places`, in brackets."""
+        """The JSON text of these columns of the rows at `places`, in brackets, after the text `lead`. A line with a
+        negative place gets nothing."""
         return LineGroup(
             lead, all_parts(self._batch, arrays, columns, _head, self._form), places, optional=True, end="}]"
         )
@@ -224,7 +225,8 @@ def _extension(batch: RowBatch, mark: str, locations: Sequence[str] | None, row_
 
 
 def _single(names: str, kind: str, ts: int, sql: str, *, is_ddl: bool) -> str:
-    """The text of a message that is not a row, without its last bracket."""
+    """The JSON text of a message that is not a row (a DDL or a watermark), without its closing bracket. `names`: the
+    members `database` and `table`."""
     ms = ts >> _PHYSICAL_SHIFT
     flag = "true" if is_ddl else "false"
     return (

@@ -164,7 +164,7 @@ def _is_date(year: int, month: int, day: int) -> bool:
 
 @inline
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970, by H. Hinnant's algorithm: years begin in March."""
+    """The days from 1970-01-01 to a date, by H. Hinnant's algorithm, in which years begin in March."""
     shifted = year - (1 if month <= 2 else 0)
     era = shifted // 400
     year_of_era = shifted - era * 400

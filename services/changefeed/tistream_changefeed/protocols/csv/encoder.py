@@ -67,11 +67,11 @@ class CsvEncoder:
         return Messages(None, _joined(old, new))
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:  # noqa: ARG002
-        """Return None, because the protocol has no such message. Schema files describe the change."""
+        """Return None, because the protocol has no DDL messages. Schema files describe the change."""
         return None
 
     def resolved(self, ts: int) -> Message | None:  # noqa: ARG002
-        """Return None, because the protocol has no such message."""
+        """Return None, because the protocol has no resolved messages."""
         return None
 
     def heads(self, name: Name) -> list[str]:

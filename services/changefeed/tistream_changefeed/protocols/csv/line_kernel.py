@@ -42,7 +42,7 @@ _TEXT, _BASE64 = int(CellForm.TEXT), int(CellForm.BASE64)
 
 @kernel
 def text_bytes(places: I64, cells: I64, offsets: I64, rows: I64) -> int:
-    """The total size in bytes of all byte strings of these rows. Negative places are skipped."""
+    """The total size in bytes of the texts and byte strings in the rows `places`. Negative places are skipped."""
     total = i64(0)
     for column in range(len(cells)):
         if cells[column] >= _TEXT:
@@ -236,7 +236,8 @@ def _put_text(out: U8, at: int, cell: int, data: U8, first: int, last: int, quot
 
 @inline
 def _put_escaped(out: U8, at: int, data: U8, first: int, last: int, delimiter: U8) -> int:
-    """Write a text without quotes, with a backslash before line ends, backslashes and delimiters."""
+    """Write the text `data[first:last]` at `out[at]` without quotes, with a backslash before line ends, backslashes and
+    delimiters. Returns the position after it."""
     escaped = i64(0)  # bytes of a delimiter that are still to be escaped
     for place in range(first, last):
         byte = data[place]

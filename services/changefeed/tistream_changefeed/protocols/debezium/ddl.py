@@ -191,7 +191,7 @@ def _scale(column: ColumnFacts) -> str:
 
 
 def _names(column: ColumnFacts) -> tuple[str, str]:
-    """The members typeName and typeExpression of a column, as JSON text."""
+    """Returns (typeName, typeExpression) of a column in Debezium's schema, without quotes."""
     one = column.column
     name = column.type_name.upper()
     if one.tp in _PLAIN_NAMES:

@@ -69,7 +69,7 @@ class OpenProtocol:
         return Message(framed_key(key.encode()), framed_value(self._options.limit.packed(value.encode())))
 
     def resolved(self, ts: int) -> Message:
-        """Encode a resolved ts."""
+        """Encode a resolved ts as a Kafka message of one event."""
         return Message(framed_key(f'{{"ts":{ts},"t":{_RESOLVED}}}'.encode()), framed_value(b""))
 
     def admin(self, ts: int, partitions: int) -> Message:
@@ -125,12 +125,14 @@ class _Shape:
         self._flags = described.flags_of(batch.version.table, batch.handle)
 
     def all(self, lead: str, arrays: Sequence[pa.Array], columns: Sequence[Column], places: Int64s) -> LineGroup:
-        """The JSON text of these columns of the rows at `places`."""
+        """The JSON text of these columns of the rows at `places`, after the text `lead`. A line with a negative place
+        gets nothing."""
         parts = all_parts(self._batch, arrays, columns, self._head, self._form, "}")
         return LineGroup(lead, parts, places, optional=True, end="}}" if parts else "}")
 
     def updated(self, lead: str, columns: Sequence[Column], places: Int64s) -> LineGroup:
-        """The JSON text of the old values of the columns that the updates at `places` change."""
+        """The JSON text of the old values of the columns that each update changes, after the text `lead`. `places`: the
+        index of each event's old row; negative if it is not an update."""
         if self._faults:
             parts = updated_parts(self._batch, columns, self._head, self._description, self._form)
         else:

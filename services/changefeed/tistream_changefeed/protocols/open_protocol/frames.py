@@ -25,12 +25,12 @@ _VERSION = (1).to_bytes(_WORD, "big")
 
 
 def framed_key(key: bytes) -> bytes:
-    """The Kafka key of a single event."""
+    """The Kafka key of a message with one event, whose own key is `key`."""
     return _VERSION + len(key).to_bytes(_WORD, "big") + key
 
 
 def framed_value(value: bytes) -> bytes:
-    """The Kafka value of a single event."""
+    """The Kafka value of a message with one event, whose own value is `value`."""
     return len(value).to_bytes(_WORD, "big") + value
 
 

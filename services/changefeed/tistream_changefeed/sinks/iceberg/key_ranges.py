@@ -57,7 +57,8 @@ def rewrites(ranges: Sequence[KeyRange], deleted: pa.Array, put: pa.Array) -> li
 
 
 def _places(lows: Sequence[Any], come: pl.Series) -> Int64s:
-    """For each row that comes, the number of the range that it goes to; -1 without ranges."""
+    """For each key in `come`, the index of the range that it goes to; -1 if there are no ranges. `lows`: the lower
+    bounds of the ranges, ascending."""
     if not lows:
         return np.full(len(come), -1)
     found = pl.Series(lows, dtype=come.dtype).search_sorted(come, side="right").to_numpy().astype(np.int64)
@@ -97,7 +98,7 @@ def merged(rows: pa.Table, keys: Sequence[str], deleted: Sequence[pa.Table], put
 
 
 def pieces(rows: pa.Table, target_bytes: int) -> Iterator[pa.Table]:
-    """Cut the rows of a file into files of about `target_bytes`, before compression."""
+    """Yield the rows of a file in pieces of about `target_bytes`, before compression, each for a file of its own."""
     if not rows.num_rows:
         return
     count = 1 if rows.nbytes <= _MOST * target_bytes else -(-rows.nbytes // target_bytes)

@@ -79,7 +79,7 @@ class LakePipeline:
 
     @property
     def tables(self) -> FeedTables:
-        """The tables whose rows must be read."""
+        """The selection of the tables whose rows must be read."""
         return self.filter.read
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:

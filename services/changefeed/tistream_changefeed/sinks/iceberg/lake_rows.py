@@ -129,8 +129,8 @@ class LostKeys:
     new: Bools
 
     def rest(self, batch: RowBatch) -> RowBatch:
-        """What remains of the events for the table itself: an update to such a key deletes the old row, and one from
-        such a key inserts the new row."""
+        """The events without the rows whose key Iceberg cannot represent, for the mirrored table: an update to such a
+        key deletes the old row, and one from such a key inserts the new row."""
         old_at, new_at = np.where(self.old, -1, batch.old_at), np.where(self.new, -1, batch.new_at)
         rest = replace(batch, old_at=old_at, new_at=new_at)
         return taken(rest, np.flatnonzero((old_at >= 0) | (new_at >= 0)))

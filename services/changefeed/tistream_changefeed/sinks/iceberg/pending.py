@@ -17,7 +17,8 @@ from tistream_changefeed.rows.window import taken
 
 @dataclass(slots=True)
 class Pending:
-    """Events of several windows, in order. `bytes`: their size, estimated."""
+    """The row events of several windows that a sink has taken and not committed, in order. `bytes`: their size,
+    estimated."""
 
     bytes: int = 0
     _batches: dict[Name, list[RowBatch]] = field(default_factory=dict)
@@ -27,7 +28,7 @@ class Pending:
         return bool(self._batches)
 
     def add(self, events: RowEvents) -> None:
-        """Add the events of the next window."""
+        """Add the events of the next window behind those that are pending."""
         for batch in events.window.rows:
             found = replace(batch, at=batch.at + self._count)
             self._batches.setdefault(batch.version.name, []).append(found)

@@ -77,7 +77,8 @@ class Topics:
         return self._known[topic]
 
     def planned(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many partitions of each of these topics would be written. Creates nothing."""
+        """How many partitions of each of these topics would be written. Creates nothing. Raises FeedFailed if a topic
+        does not exist and the configuration does not permit its creation."""
         counts, found = self._counts(), {}
         for topic in topics:
             there = counts.get(topic)
@@ -130,7 +131,8 @@ class Topics:
         return {topic: self._ids[topic] for topic in topics if self._ids[topic] != NO_ID}
 
     def ensure_progress(self) -> None:
-        """Create the topic of the progress records if it does not exist."""
+        """Create the topic of the progress records if it does not exist. Raises FeedFailed if it has more than one
+        partition."""
         name = self._target.progress_topic
         there = self._count(name)
         if there is None:
@@ -150,7 +152,8 @@ class Topics:
         return int(found["max.message.bytes"].value)
 
     def ends(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """The end offset of every partition of these topics; a topic that does not exist has none."""
+        """The end offset of every partition of these topics, by topic and number; empty for a topic that does not
+        exist."""
         return {topic: self._served_ends(topic) for topic in topics}
 
     def _served_ends(self, topic: str) -> dict[int, int]:

@@ -60,7 +60,7 @@ class MySqlPipeline:
 
     @property
     def tables(self) -> ShardTables:
-        """The tables whose rows must be read."""
+        """The selection of the tables whose rows must be read."""
         return ShardTables(self.filter.read, self.shard)
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:

@@ -61,7 +61,8 @@ def _puts(one: TableNet, *, safe: bool) -> Iterator[Statement]:
 
 
 def _zeros(one: TableNet, rows: pa.RecordBatch) -> Int64s:
-    """For each row, how many of its ENUM values are 0, the value for what is no member: SELECT shows it as ''."""
+    """For each row, how many of its ENUM values are 0. MySQL stores 0 for a text that is not a member of the ENUM;
+    SELECT shows it as ''."""
     out = np.zeros(rows.num_rows, np.int64)
     for at, column in enumerate(one.columns):
         if column.tp == t.ENUM and "" not in column.elems:

@@ -40,7 +40,7 @@ class Metadata:
     windows: Sequence[SentWindow] = ()
 
     def encode(self, tenant: TenantKey, feed_id: str) -> bytes:
-        """The content as JSON."""
+        """The content of `metadata` as JSON."""
         own = {
             "version": _VERSION,
             "feed": feed_name(tenant, feed_id),

@@ -39,7 +39,8 @@ class OpenFiles:
         return bool(self._open)
 
     def add(self, rows: PlacedRows, directories: Sequence[str]) -> Iterator[EndedFile]:
-        """Add rows; `directories` has the directory of each of their places. Yields the files that are full."""
+        """Add rows. `directories[i]` is the directory of `rows.places[i]`. Yields the files that are full, each as
+        (directory, rows)."""
         filled = np.cumsum(rows.sizes)
         start = done = 0
         while start < len(rows):
@@ -54,7 +55,7 @@ class OpenFiles:
                 yield from self.take()
 
     def take(self) -> list[EndedFile]:
-        """End all files, and return them by directory."""
+        """End all files. Returns (directory, rows) of each, sorted by directory."""
         found, self._open, self._total = self._open, {}, 0
         return [(directory, one.rows) for directory, one in sorted(found.items())]
 

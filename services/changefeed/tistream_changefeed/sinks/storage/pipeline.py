@@ -55,7 +55,7 @@ class StoragePipeline:
 
     @property
     def tables(self) -> FeedTables:
-        """The tables whose rows must be read."""
+        """The selection of the tables whose rows must be read."""
         return self.filter.read
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
@@ -130,7 +130,8 @@ class StoragePipeline:
         return batch if selector is None else selected(batch, selector.sent(batch.version.table))
 
     def _placed(self, batch: RowBatch) -> Iterator[PlacedBatch]:
-        """Encode a batch. Its events ascend in commit_ts, so those of one date are consecutive."""
+        """Encode a batch, and yield its events in one PlacedBatch for each day. The events ascend in commit_ts, so
+        those of one day are consecutive. Raises CannotEncode if the table's name cannot be a directory's."""
         _check_name(batch.version.name)
         layout = self.target.layout
         rows, sizes = self.target.format.rows(self._selected(batch))

@@ -72,7 +72,7 @@ class PlacedRows:
             yield number, self.rows[number].slice(int(at[0]), len(at)), self.sizes[mine]
 
     def first_ts(self, number: int) -> int:
-        """The commit_ts of the first event of a place."""
+        """The commit_ts of the first event of the place `places[number]`."""
         return int(self.commit_ts[np.argmax(self.place == number)])
 
 

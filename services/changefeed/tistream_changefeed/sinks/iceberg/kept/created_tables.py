@@ -47,7 +47,8 @@ class CreatedTables:
                 self.known.forget(uuid)
 
     def _place_of(self, uuid: str, identifier: Identifier) -> Identifier:
-        """The name that a DDL has given to a table which had the name `identifier`. Raises FeedFailed if no DDL has."""
+        """The name that the DDL in progress has given to the table with the id `uuid`, which had the name `identifier`.
+        Raises FeedFailed if no table of the DDL has this id."""
         names: list[Identifier] = []
         if self.moving:
             names = [*self.moving, *self._lake.names(identifier[:-1], set_aside_prefix(identifier)[-1])]

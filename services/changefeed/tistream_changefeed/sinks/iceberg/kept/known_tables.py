@@ -75,7 +75,7 @@ class KnownTables:
 
 
 def _below(prefix: str, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The properties with this prefix, without it."""
+    """Yield (name without `prefix`, text) for each property whose name begins with `prefix`."""
     for name, text in properties.items():
         if name.startswith(prefix):
             yield name.removeprefix(prefix), text

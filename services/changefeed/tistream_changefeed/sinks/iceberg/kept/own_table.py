@@ -20,7 +20,8 @@ PROGRESS, BEGUN = "tistream.progress", "tistream.begun"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a commit to the feed's own table has stored. `texts` also has the member BEGUN, as JSON."""
+    """What a commit to the feed's own table has stored: the feed's progress. `texts`: the texts that state it. Their
+    member BEGUN is the JSON list of the tables that the feed was about to commit."""
 
     progress: Progress
     texts: Mapping[str, str]

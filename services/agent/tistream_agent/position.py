@@ -71,7 +71,8 @@ def newest_file(objects: ObjectStore, tenant: TenantKey, store_id: int, known: i
 def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: KeySpan) -> chain.Position | None:
     """Read where a chain continues: after its newest file. Returns None if the chain has no file.
 
-    Raises CorruptObject if the newest file was not written by an agent or is damaged, and ChainSealed.
+    Raises CorruptObject if the newest file was not written by an agent or is damaged, and ChainSealed if it says that
+    the territory was divided, or sealed by `tistream disconnect`.
     """
     end = end_of_chain(objects, tenant, store_id, span)
     if end.children:

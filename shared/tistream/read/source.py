@@ -160,7 +160,8 @@ class TenantSource:
         return history, self._mine
 
     def steady_key(self, ts: int) -> Hashable:
-        """A key of the tables at `ts`. While it stays the same, they do."""
+        """A key for caches of what depends on the schema at `ts`. Two calls return equal keys only if the history was
+        not read again between them, and no table changed between their two ts."""
         with self._lock:
             history, mine = self._named_history()
             return mine, history.steady_since(ts, ts)

@@ -70,12 +70,13 @@ class CurrentSchema:
         return touched
 
     def visible_database(self, database_id: int) -> Database | None:
-        """The present version of a database; None if SELECT does not show it."""
+        """The present version of a database; None if no database has the id, or its state is not public."""
         database = self._databases.get(database_id)
         return database if database is not None and database.visible else None
 
     def visible_table(self, table_id: int) -> TableVersion | None:
-        """The present version of a table; None if SELECT does not show it or its database."""
+        """The present version of a table; None if no table has the id, or if its state or that of its database is not
+        public, so that SELECT does not show it."""
         for database_id, stored in self._tables.get(table_id, {}).items():
             database = self.visible_database(database_id)
             if stored.head.public and database is not None:

@@ -122,7 +122,8 @@ def notification(recorded: Recorded, store_id: int, ts: int) -> dict[str, str]:
 
 
 def push_whole(client: ApiClient, recorded: Recorded, data_dir: Path) -> None:
-    """Push all files of the recording, and wait until all of its changes can be read. Raises CliError."""
+    """Store the recording's schema_snap, create its tenant, push and announce all files, and wait until all changes
+    can be read. Raises CliError if a request fails, or if that takes longer than _RESOLVED_SECONDS."""
     tenant = recorded.tenant
     objects = DirectoryObjectStore(data_dir / "objects")
     objects.put(layout.schema_snap(tenant), recorded.schema_snap)

@@ -135,7 +135,8 @@ class _Story:
         return self.client.call("POST", path, {"start_ts": [start_ts]})
 
     def _kept(self, undone: list[str], bad: Line) -> set[str]:
-        """The keys of the rows that other transactions have changed since. The undo does not change these rows."""
+        """The keys, as JSON, of rows that transactions not in `undone` have changed after the commit of `bad`. The undo
+        may leave their values as they are."""
         params = {"start_ts": bad["commit_ts"], "limit": "1000000"}
         lines = answer_lines(self.client, self._named().path("changes"), params)
         return {json.dumps(one["key"]) for one in lines if one["type"] == "row" and one["start_ts"] not in undone}

@@ -102,7 +102,8 @@ class PointReads:
 
     @staticmethod
     def _part_end(scope: Scope, until: str, at: PointPosition) -> bytes:
-        """The last key of a part. Raises InvalidRequest for a cursor of another call or ts."""
+        """The last key, inclusive, of the part of a table that ends at the cursor `until`. Raises InvalidRequest if
+        `until` is no cursor of this call in `scope`, or its ts is not that of `at`, where the part begins."""
         end = point_cursor.decode(Kind.ROWS, scope, until)
         if end.high_ts != at.high_ts:
             raise InvalidRequest(

@@ -36,7 +36,8 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """Rows in key order. `columns` and `keys` have one array for each column of the shape and of the key."""
+    """Rows in key order. `columns` has one array for each column that `shape` shows; `keys` one for each column of the
+    key, or one of `_tidb_rowid` if the table has none."""
 
     shape: Shape
     columns: Sequence[pa.Array]

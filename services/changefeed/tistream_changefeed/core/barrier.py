@@ -30,9 +30,10 @@ def behind(
 
 
 def beyond(found: Mapping[int, Progress], expected: range, own: int, after: Position) -> tuple[int, ...]:
-    """The expected shards, except `own`, that are above a sync point without having waited there for the others. Rows
-    above the point may then be in the sink. `after` is the position after the mark of the point. `found` is the
-    committed progress by shard; each shard must have reached the point."""
+    """The expected shards, except `own`, that went past a sync point (a ts at which all shards wait, so that the sink
+    records a pair of upstream and downstream ts) without having waited there. The sink may then have rows above it, so
+    the caller must record no pair. `after` is the position directly after the sync point. `found` is the committed
+    progress by shard; each shard must have reached the point."""
     return tuple(shard for shard in expected if shard != own and found[shard].at > after != found[shard].ddl)
 
 

@@ -42,7 +42,8 @@ class StoppedTable:
 
     @property
     def end(self) -> Position:
-        """The position after which no event of the table is sent."""
+        """The position after which the main lane sends no event of the table. The lane that catches up sends later ones
+        if `limit` is None and the table is not `left`."""
         return self.at if self.limit is None else self.limit
 
     @property

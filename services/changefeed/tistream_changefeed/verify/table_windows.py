@@ -36,10 +36,12 @@ class TableWindows:
     late: Callable[[], bool]
 
     def result(self, windows: Sequence[SentWindow], from_ts: int, to_ts: int, only: Name | None) -> ComparedWindows:
-        """Compare the newest windows with about EVENTS_MAX events. A late window that begins before all of them is left
-        out, because its table may have stopped days before. `windows`: those of the shard that are stored, in the order
-        of commits; only those in (`from_ts`, `to_ts`] are compared. `only`: the one table that is compared; None: all.
-        Raises the errors of reads of the pool."""
+        """Compare the newest windows that have about EVENTS_MAX events, as far as the pool still has their events. A
+        late window (SentWindow.late: of tables that catch up) which begins before all others is left out, with those
+        that it overlaps, because its table may have stopped days before; the result's `late` names its tables. Windows
+        above the ts at which reading stopped (time is up, an undecodable row, 2 * EVENTS_MAX events) are left out too.
+        `windows`: those of the shard that are stored, in the order of commits; only those in (`from_ts`, `to_ts`] are
+        compared. `only`: the one table that is compared; None: all. Raises the errors of reads of the pool."""
         within = [one for one in windows if from_ts <= one.after_ts and one.until_ts <= to_ts]
         newest = newest_events(within)
         chosen = [one for one in newest if not one.late and self._served(one.after_ts)]

@@ -110,7 +110,8 @@ class BackfillBook:
         return backfill_id
 
     def start_all(self, connection: Connection, key: TenantKey, url: str) -> str:
-        """Start a backfill of all tables from the full backup at `url`, in the caller's transaction."""
+        """Start a backfill of all tables from the full backup at `url`, in the caller's transaction. Returns its id, or
+        that of a running backfill of the same source and tables. Raises UnknownName and LimitReached."""
         return self.start_in(connection, key, BackfillSource(kind="br-full", url=url), [EVERY_TABLE])
 
     def end(self, key: TenantKey, backfill_id: str, state: State, reason: str | None = None) -> BackfillRow:

@@ -43,7 +43,7 @@ class OwnerCopy:
             self._put_store(store)
 
     def everything(self) -> ConcernedItems:
-        """The ConcernedItems with all tasks and tenants."""
+        """All tasks and tenants, as changed ones: for a copy that was read anew, of which any may differ."""
         return ConcernedItems(set(self.tasks), set(self.tenants))
 
     def take(self, change: Change) -> ConcernedItems:

@@ -147,12 +147,12 @@ class MetaServer:
 
     def look_after_nodes(self) -> None:
         """Loop body: update the states of nodes, plan tasks and stores, and publish the routes
-        (OwnerCalls.look_after_nodes). Does nothing if another meta server is the owner."""
+        (OwnerCalls.look_after_nodes). Does nothing unless this process is the owner."""
         self._work.look_after_nodes()
 
     def activate_tenants(self) -> None:
-        """Loop body: start the tenants whose schema_snap has arrived (OwnerCalls.activate_tenants). Does nothing if
-        another meta server is the owner."""
+        """Loop body: look for the schema_snap of each tenant that has not started, and start those that have one
+        (OwnerCalls.activate_tenants). Does nothing unless this process is the owner."""
         self._work.activate_tenants()
 
     def end_waits(self) -> None:

@@ -86,8 +86,8 @@ class StoreKeeping:
         return given + homeless
 
     def _budget(self, dispatchers: Mapping[str, NodeState], now_ms: int) -> int:
-        """How many stores may move now. It is 0 until every live dispatcher has sent a heartbeat, because the stores of
-        a dispatcher without one would seem to have no load."""
+        """How many stores may move now: MOVES_MAX, but 0 for MOVES_MS after a move, and until every live dispatcher has
+        sent this owner a heartbeat, because the stores of a dispatcher without one would seem to have no load."""
         unheard = [n for n, state in dispatchers.items() if state is NodeState.ALIVE and n not in self._heard]
         paused = self._moved_ms is not None and now_ms - self._moved_ms < MOVES_MS
         return 0 if unheard or paused else MOVES_MAX

@@ -25,9 +25,10 @@ class StoreRules:
     write: Callable[[Callable[[], Change | None]], None]
 
     def retire(self, key: TenantKey, store_id: int, taken_ts: int, *, discard: bool) -> None:
-        """Retire a store: no dispatcher reads it any more, and its files up to `taken_ts`, which every task has
-        applied, are deleted. With `discard` all of its present files are deleted. Raises UnknownName, and
-        InvalidRequest if there are files after `taken_ts` and `discard` is false."""
+        """Mark a store as retired: no dispatcher reads it any more, and its files up to `taken_ts`, which every task
+        has applied, are deleted in the background; with `discard` all of its present files. Has no effect on a retired
+        store. Raises Unavailable, UnknownName, and InvalidRequest if there are files after `taken_ts` and `discard` is
+        false."""
         through_ts = files_end(self.objects, key, store_id, taken_ts, discard=discard)
         done: list[Change | None] = []
 

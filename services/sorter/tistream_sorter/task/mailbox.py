@@ -256,8 +256,8 @@ class Mailbox:
                 self._damages.accepted(file.ref)
 
     def committed(self, after: TaskState) -> None:
-        """Record that a manifest has the state `after`: forget the closed chains that it has dropped, and their
-        files."""
+        """Record that a manifest has the state `after`: forget the positions of closed chains that it has dropped.
+        Queued files stay."""
         with self._lock:
             self._inbox.committed(after.positions, after.flushed_ts)
 

@@ -169,9 +169,10 @@ class TaskMachine:
         return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)
 
     def _apply_files(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Applied] | None:
-        """Apply files to the state. Returns (the files, the result of apply_files). None if there is nothing to do, if
-        the work is not finished after `apply_steps`, or if a file was refused; then the file is dropped from the
-        inbox."""
+        """Apply the files of the inbox to a copy of the state, in at most `apply_steps` steps; the next call continues
+        from there. `idle`: a manifest that only reports progress is due, so go on without files too. Returns (the
+        files, the result of apply_files). None if there is nothing to do, if the work is not finished, or if a file was
+        refused; then that file and the later ones of its chain are dropped from the inbox."""
         if (application := self._application) is None:
             files = self._mail.peek(self._limits.bytes_max, self.state.identity.task_id)
             if not files and not idle and not self.state.unflushed:

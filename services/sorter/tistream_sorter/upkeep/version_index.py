@@ -118,8 +118,9 @@ def _fits(run: RunRef, span: KeySpan) -> bool:
 
 
 def inherited(span: KeySpan, parents: Sequence[tuple[KeySpan, Index, int]]) -> Index:
-    """The index of a child task. `parents` has, in key order, (span, index, begins_ts) of each parent. A parent without
-    an index has all its versions above begins_ts."""
+    """The index of a child task: its parents' indexes, cut to `span` and joined; () if none has one. `parents` has, in
+    key order, (span, index, begins_ts) of each parent. Beside a parent that has an index, one without counts as an
+    empty index that begins at its begins_ts, because all its versions are above it."""
     if not any(index for _, index, _ in parents):
         return ()
     pieces: list[IndexPart] = []

@@ -104,8 +104,9 @@ def _body(found: _Scanned, end: int) -> Body | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Schema:
-    """A checked schema: the top-level column of each leaf, the leaves as the kernel takes them, and the bytes of its
-    new list of elements, with its type before them."""
+    """A checked schema. `columns`: the top-level column of each leaf. `leaves`, `names`, `name_ends`: the leaves, as
+    check_groups takes them. `clean`: the list of schema elements, encoded anew with the fields ELEMENT_FIELDS only, as
+    a Thrift value behind its list header."""
 
     columns: tuple[str, ...]
     leaves: I64

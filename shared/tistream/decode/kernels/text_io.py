@@ -212,7 +212,7 @@ def put_mantissa(out: U8, at: int, digits: int, count: int) -> int:
 
 @inline
 def put_raw(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write bytes unchanged."""
+    """Copy data[first:last] to `out` at the offset `at`. Returns the offset after the copy."""
     copy_bytes(out, at, data, first, last - first)
     return at + last - first
 

@@ -72,7 +72,8 @@ def cut_up(
 
 class Cutter:
     """Cuts the descriptions of tables out of a schema_snap, whose bytes are given to `feed` in order. Each is a JSON
-    object at bracket depth four, and is called a part. After the last call of `feed`, `end` returns what remains."""
+    object at bracket depth four, and is called a part. After the last call of `feed`, `end` returns the JSON around the
+    parts, with {"":n} in the place of part n, counted from 0."""
 
     def __init__(self, part_bytes_max: int = PART_BYTES_MAX) -> None:
         self._part_bytes_max = part_bytes_max

@@ -72,8 +72,11 @@ def _gathered(data: U8, offsets: I64, order: Int64s, starts: Int64s, head: int) 
 
 @kernel
 def _cut(key_bytes: I64, value_bytes: I64, order: I64, ends: I64, events_max: int, bytes_max: int, starts: I64) -> int:
-    """Decide where each Kafka message begins: write the index of its first event to `starts`, and after the last one
-    the number of events. Returns the number of messages."""
+    """Decide where each Kafka message begins. `key_bytes`, `value_bytes`: the sizes of each event. `order`: the events
+    in the order in which they are sent. `ends`: the ascending positions in `order` before which a message must end. A
+    message has at most `events_max` events and `bytes_max` bytes, or one event. Writes to `starts`, which has room for
+    len(order) + 1, the position in `order` of each message's first event, and len(order) after the last. Returns the
+    number of messages."""
     count = 0
     held = 0
     size = 0

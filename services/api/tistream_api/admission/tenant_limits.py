@@ -1,5 +1,5 @@
 """Enforces each tenant's rate limits of requests and pulls, so that one tenant cannot use up what others need.
-Workers of changefeeds enforce those of feeds (tistream_changefeed/hold/quota.py)."""
+Workers of changefeeds enforce those of feeds (docs/changefeeds.md, "Limits")."""
 
 from __future__ import annotations
 

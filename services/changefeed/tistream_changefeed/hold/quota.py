@@ -1,5 +1,5 @@
 """Limits how fast this worker sends the changes of each tenant. All workers share the rate quotas of a tenant
-(docs/changefeeds.md, "Limits"). The rate of pulls is limited by each API server (tistream_api/admission)."""
+(docs/changefeeds.md, "Limits"). The rate of pulls is limited by each API server."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class TaskMachine:
 
     def _apply_files(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Applied] | None:
         """Apply the files of the inbox to a copy of the state, in at most `apply_steps` steps; the next call continues
-        from there. `idle`: a manifest that only reports progress is due, so go on without files too. Returns (the
+        from there. `idle`: a manifest that only reports progress is due, so continue without files too. Returns (the
         files, the result of apply_files). None if there is nothing to do, if the work is not finished, or if a file was
         refused; then that file and the later ones of its chain are dropped from the inbox."""
         if (application := self._application) is None:

@@ -73,10 +73,10 @@ class StorageSink:
         return self._end is not None
 
     def open(self) -> tuple[Progress | None, Mapping[str, Mapping[int, int]]]:
-        """Implement Sink.open: read the progress; None if there is none. Writes the index files (with layout=window the
-        manifest) of the newest transaction if they are missing, because an earlier holder may have died before that.
-        The second result is empty, because files have no offsets. Earlier holders are fenced by the first `write`, not
-        here. Raises FeedFailed if a newer holder has written, or a file is missing."""
+        """Implement Sink.open: read the progress; None if the feed has not begun. Writes the index files of the newest
+        transaction (of layout=window its manifest) if they are missing, because an earlier holder may have died before
+        that. The second result is empty, because files have no offsets. Earlier holders are fenced by the first
+        `write`, not here. Raises FeedFailed if a newer holder has written, or a file is missing."""
         found = self._stored()
         if found is None:
             return None, {}

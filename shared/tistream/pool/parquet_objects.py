@@ -20,7 +20,7 @@ from tistream.storage.range_reader import fetch_ranges
 
 TAIL_BYTES = 32 << 10  # least size of the first read at an object's end
 GROUP_FOOTER_BYTES = 640  # of a footer for each row group, unless keys are long
-WHOLE_BYTES = 256 << 10  # an object up to this size is read whole, in one request
+WHOLE_BYTES = 1 << 20  # an object up to this size is read whole: that takes less time than a second request
 
 
 class NamedObject(Protocol):
@@ -43,6 +43,10 @@ class OpenedObject:
 
     footer: ParquetFooter
     held: tuple[tuple[int, bytes], ...] = ()
+
+    def without_tail(self) -> OpenedObject:
+        """Drop the bytes, unless they are the whole object: then its row groups can be read from them."""
+        return self if any(start == 0 for start, _ in self.held) else OpenedObject(self.footer)
 
 
 def open_object(

@@ -46,22 +46,25 @@ def open_run(objects: ObjectStore, run: RunRef, footers: FooterCache | None = No
     return opened
 
 
-def read_key_filter(objects: ObjectStore, run: RunRef, footers: FooterCache | None = None) -> KeyFilter | None:
-    """Read the filter of a run object's keys, in one request with its footer. Returns None if the object has no filter:
-    it is of a base run, or was written before there were filters. Raises the errors of open_run."""
+def open_filtered_run(
+    objects: ObjectStore, run: RunRef, footers: FooterCache | None = None
+) -> tuple[OpenedObject, KeyFilter | None]:
+    """Read the footer of a run object and the filter of its keys, in one request if the footer is not cached. The
+    filter is None if the object has none: it is of a base run, or was written before there were filters. Raises the
+    errors of open_run."""
     if run.low_ts is None:
-        return None
+        return open_run(objects, run, footers), None
     opened = open_run(objects, run, footers, key_filter.filter_bytes(run.rows))
     value = opened.footer.key_values.get(key_filter.NAME)
     try:
         stated = None if value is None else key_filter.parsed(value)
         if stated is None:
-            return None
+            return opened, None
         place = opened.footer.start - stated.size, stated.size
         if place[0] < 0:
             raise ValueError(f"{stated.size} bytes before a footer at {opened.footer.start}")
         source = fetch_ranges(objects, run.key, run.size, [place], opened.held)
-        return key_filter.checked(stated, bytes(source.view(*place)))
+        return opened, key_filter.checked(stated, bytes(source.view(*place)))
     except ValueError as error:
         raise CorruptObject(run.key, f"its filter of keys is damaged: {error}") from error
 

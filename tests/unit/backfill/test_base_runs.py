@@ -133,8 +133,10 @@ def test_a_second_backfill_adds_no_row_twice(seed: int) -> None:
 
 
 def _keys(world: BaseWorld, run: RunRef) -> list[bytes]:
-    opened = StoreReader(world.objects)
-    found = opened.open_run(run, range(len(opened.groups(run).rows))).read(("key",))
+    reader = StoreReader(world.objects)
+    (opened,) = reader.open_runs([run])
+    (groups,) = reader.fetch([(opened, range(len(opened.groups.rows)))])
+    found = groups.read(("key",))
     return [bytes(key) for key in found.column("key").to_pylist()]
 
 

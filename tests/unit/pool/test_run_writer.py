@@ -11,7 +11,7 @@ import pytest
 
 from tistream.errors import CorruptObject, InvariantBroken
 from tistream.format.run import GROUP_BYTES, GROUP_ROWS, SCHEMA
-from tistream.pool.run_rows import group_bounds, open_run, read_key_filter, read_run, read_run_groups
+from tistream.pool.run_rows import group_bounds, open_filtered_run, open_run, read_run, read_run_groups
 from tistream.pool.run_writer import group_edges, write_run
 from tistream.storage.backends.memory import MemoryObjectStore
 
@@ -104,11 +104,11 @@ def test_runs_above_the_base_have_a_filter_of_their_keys() -> None:
     objects = MemoryObjectStore()
     body, ref = write_run(table, "r", 10, 20)
     objects.put("r", body)
-    found = read_key_filter(objects, ref)
+    _, found = open_filtered_run(objects, ref)
     assert found is not None
     assert found.may_hold(pa.array([b"a", b"b", b"c", b"never"])).tolist() == [True, True, True, False]
     assert pq.read_metadata(io.BytesIO(body)).metadata[b"tistream.key_filter"] == found.stated()
     body, ref = write_run(table.slice(0, 2), "base", None, 20)
     objects.put("base", body)
-    assert read_key_filter(objects, ref) is None
+    assert open_filtered_run(objects, ref)[1] is None
     assert pq.read_metadata(io.BytesIO(body)).metadata is None

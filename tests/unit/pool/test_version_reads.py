@@ -20,8 +20,8 @@ from tistream.format.segment import OP_PUT
 from tistream.format.segment import SCHEMA as SEGMENT_SCHEMA
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import Window
-from tistream.pool import parquet_objects
-from tistream.pool.versions import lookup, plan, scan, tail
+from tistream.pool import at_once, parquet_objects
+from tistream.pool.versions import lookup, plan, reader, scan, tail
 from tistream.pool.versions.lookup import newest_at, versions_of
 from tistream.pool.versions.net import read_net
 from tistream.pool.versions.plan import IndexShard, TableRange, records_of
@@ -59,7 +59,13 @@ def _made(seed: int) -> tuple[VersionsWorld, tuple[Any, ...]]:
 
 
 def small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Pieces so small that every cut occurs."""
+    """Pieces so small that every cut occurs; objects that are read whole and others, alone and at the same time."""
+    lot, whole = rng.choice([1, 2, 8]), rng.choice([0, 2_500, 1 << 20])
+    monkeypatch.setattr(at_once, "LOT", lot)
+    monkeypatch.setattr(lookup, "LOT", lot)
+    monkeypatch.setattr(parquet_objects, "WHOLE_BYTES", whole)
+    monkeypatch.setattr(reader, "WHOLE_BYTES", whole)
+    monkeypatch.setattr(parquet_objects, "TAIL_BYTES", rng.choice([16, 32 << 10]))
     monkeypatch.setattr(scan, "FILL_ROWS", rng.choice([1, 5, 1 << 15]))
     monkeypatch.setattr(tail, "CHUNK_ROWS", rng.choice([1, 4, 1 << 16]))
     monkeypatch.setattr(tail, "ROWS_MAX", rng.choice([3, 10, 1 << 20]))
@@ -119,7 +125,8 @@ def test_rows_are_measured_as_they_are_in_memory_although_they_begin_alike() -> 
     assert sum(size for _, size in found) > 2_000_000
 
 
-def test_a_table_without_changes_above_its_base_is_counted_by_footers() -> None:
+def test_a_table_without_changes_above_its_base_is_counted_by_footers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_objects, "WHOLE_BYTES", 0)
     world = VersionsWorld()
     rows = [
         {"table_id": 100, "key": int_key(100, number), "commit_ts": 5, "start_ts": 4, "op": OP_PUT,
@@ -146,8 +153,10 @@ def test_a_long_footer_is_read_by_one_request(monkeypatch: pytest.MonkeyPatch) -
     ]  # fmt: skip
     run = written_run(world.objects, world.name("run"), rows, None, 9, group_rows=10)
     monkeypatch.setattr(parquet_objects, "GROUP_ROWS", 10)
+    monkeypatch.setattr(parquet_objects, "WHOLE_BYTES", 0)
     objects = MeasuredObjectStore(world.objects)
-    assert (len(StoreReader(objects).groups(run).rows), objects.traffic()["get"].requests) == (100, 1)
+    (opened,) = StoreReader(objects).open_runs([run])
+    assert (len(opened.groups.rows), objects.traffic()["get"].requests) == (100, 1)
 
 
 @settings(max_examples=examples(300, few=WORLDS), deadline=None)
@@ -228,6 +237,13 @@ def test_a_lookup_is_the_newest_version_of_each_place(seed: int) -> None:
 @given(SEEDS)
 def test_every_version_of_some_keys(seed: int) -> None:
     world, rng = world_of(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch, rng)
+        compare_versions(world, rng)
+
+
+def compare_versions(world: VersionsWorld, rng: random.Random) -> None:
+    """A history of some keys against the dictionary."""
     low, high = sorted((ts_of(world, rng), ts_of(world, rng)))
     low, high = max(low, world.base_ts), max(high, world.base_ts)
     keys = sorted(rng.sample(sorted({row["key"] for row in world.rows}), 1 + rng.randrange(3)) if len(
@@ -248,9 +264,9 @@ def test_a_point_read_fetches_one_row_group_of_a_run() -> None:
     asked: list[list[int]] = []
 
     class Counting(StoreReader):
-        def open_run(self, run: Any, indexes: Any) -> Any:
-            asked.append(list(indexes))
-            return super().open_run(run, indexes)
+        def fetch(self, wanted: Any) -> Any:
+            asked.extend(list(indexes) for _, indexes in wanted)
+            return super().fetch(wanted)
 
     shards = [IndexShard(WHOLE, (), (run,), 1 << 60)]
     key = sorted(newest)[len(newest) // 2]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tistream.format.run import RunRef
-from tistream.format.segment import SegmentRef
+from tistream.pool.at_once import AtOnce, lots
 from tistream.pool.footers import FooterCache
-from tistream.pool.key_filter import KeyFilter
-from tistream.pool.versions.reader import OpenedGroups, RunGroups, StoreReader
+from tistream.pool.versions.reader import OpenedGroups, OpenedRun, SegmentGroup, StoreReader, WantedGroups
 from tistream.read.group_cache import GroupCache
 from tistream.read.plan import GroupRef
 from tistream.storage.object_store import ObjectStore
+
+AHEAD_BYTES = 2 << 20  # stored bytes of a row group up to which it is read at the same time as others
 
 
 class CachedReader:
@@ -22,24 +23,36 @@ class CachedReader:
     whole table would evict everything else."""
 
     def __init__(self, objects: ObjectStore, cache: GroupCache, footers: FooterCache) -> None:
-        self._store = StoreReader(objects, footers)
+        self._at_once = AtOnce("objects")
+        self._store = StoreReader(objects, footers, self._at_once)
         self._cache = cache
 
-    def groups(self, run: RunRef) -> RunGroups:
-        """Implement Reader.groups: list the row groups of a run."""
-        return self._store.groups(run)
+    def open_runs(self, runs: Sequence[RunRef], filtered: Collection[str] = ()) -> Iterator[OpenedRun]:
+        """Implement Reader.open_runs: list the row groups of runs, and read filters."""
+        return self._store.open_runs(runs, filtered)
 
-    def key_filter(self, run: RunRef) -> KeyFilter | None:
-        """Implement Reader.key_filter: the filter of a run's keys."""
-        return self._store.key_filter(run)
+    def fetch(self, wanted: Sequence[WantedGroups]) -> Iterator[OpenedGroups]:
+        """Implement Reader.fetch: fetch row groups of runs, to be decoded later."""
+        return self._store.fetch(wanted)
 
-    def open_run(self, run: RunRef, indexes: Sequence[int]) -> OpenedGroups:
-        """Implement Reader.open_run: fetch row groups of a run, to be decoded later."""
-        return self._store.open_run(run, indexes)
+    def open_segments(self, groups: Sequence[SegmentGroup]) -> Iterator[OpenedGroups]:
+        """Implement Reader.open_segments: bring row groups of segments into the cache. Those of one segment are read
+        one after the other, because they share its footer. Large ones are read when their rows are needed."""
+        for lot in lots(groups):
+            segments: dict[str, list[GroupRef]] = {}
+            for segment, index in lot:
+                segments.setdefault(segment.key, []).append(GroupRef(segment, index))
+            brought, done = self._at_once.map(self._bring, list(segments.values())), set[str]()
+            for segment, index in lot:
+                if segment.key not in done:
+                    next(brought)
+                    done.add(segment.key)
+                yield _CachedGroup(self._cache, GroupRef(segment, index))
 
-    def open_segment(self, segment: SegmentRef, index: int) -> OpenedGroups:
-        """Implement Reader.open_segment: fetch a row group of a segment, to be decoded later."""
-        return _CachedGroup(self._cache, GroupRef(segment, index))
+    def _bring(self, groups: Sequence[GroupRef]) -> None:
+        for group in groups:
+            if group.bytes_per_row * group.info.rows <= AHEAD_BYTES:
+                self._cache.rows(group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,8 @@ def row_marks(shards: Sequence[IndexShard], reader: Reader, ts: int, ranges: Seq
 
 def _marks_of_runs(shard: IndexShard, reader: Reader, window: Window, span: KeySpan) -> list[Mark]:
     found = []
-    for run in (one for objects in runs_of(shard, window, span) for one in objects):
-        groups = reader.groups(run)
+    for opened in reader.open_runs([run for objects in runs_of(shard, window, span) for run in objects]):
+        groups = opened.groups
         for first, last, rows in zip(groups.first_keys, groups.last_keys, groups.rows.tolist(), strict=True):
             if span.touches(first, last):
                 found.append(Mark(min(last, _below(span.end)), rows))

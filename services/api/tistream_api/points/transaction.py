@@ -109,8 +109,9 @@ class Transaction:
         )
 
     def _found(self, window: Window) -> tuple[int, int | None] | None:
-        for group in plan.groups_in(self.source.segments(window), window, None):
-            rows = self.reader.open_segment(group.segment, group.index).read(_READ)
+        groups = plan.groups_in(self.source.segments(window), window, None)
+        for opened in self.reader.open_segments([(group.segment, group.index) for group in groups]):
+            rows = opened.read(_READ)
             at = pc.index(rows.column("start_ts"), self.start_ts).as_py()
             if at >= 0:
                 return rows.column("commit_ts")[at].as_py(), rows.column("txn_source")[at].as_py()

@@ -15,16 +15,16 @@ import pyarrow as pa
 from tistream.format.run import RunRef
 from tistream.model.span import KeySpan
 from tistream.pool.versions import merge
-from tistream.pool.versions.reader import Reader
+from tistream.pool.versions.reader import OpenedRun, Reader
 
 
 @dataclass(slots=True)
 class GroupKeys(Sequence[Any]):
-    """The keys of row group `group` of a run, in order, as Arrow scalars. The last one is known; if the caller takes
-    another one, all are read."""
+    """The keys of row group `group` of an object of a run, in order, as Arrow scalars. The last one is known; if the
+    caller takes another one, all are read."""
 
     reader: Reader
-    run: RunRef
+    opened: OpenedRun
     group: int
     rows: int
     last: bytes
@@ -41,14 +41,15 @@ class GroupKeys(Sequence[Any]):
         if at == self.rows - 1:
             return pa.scalar(self.last, pa.binary())
         if self.read is None:
-            self.read = _keys(self.reader, self.run, self.group)
+            self.read = _keys(self.reader, self.opened, self.group)
         return self.read[at]
 
 
 def base_keys(reader: Reader, run: RunRef, span: KeySpan) -> Iterator[tuple[Sequence[Any], float]]:
     """The keys of a base run's object that lie in `span`, row group by row group, and the estimated bytes of their rows
     after decoding. Raises CorruptObject, NotFoundYet, Unavailable."""
-    groups = reader.groups(run)
+    (opened,) = reader.open_runs([run])
+    groups = opened.groups
     bounds = (run.first[1], run.last[1])
     for at, (first, last) in enumerate(zip(groups.first_keys, groups.last_keys, strict=True)):
         if not span.touches(first, last):
@@ -57,14 +58,15 @@ def base_keys(reader: Reader, run: RunRef, span: KeySpan) -> Iterator[tuple[Sequ
         # A group whose keys are too long for statistics is known by the bounds of the whole run.
         stated = len(groups.rows) == 1 or (first, last) != bounds
         if stated and first in span and last in span:
-            yield GroupKeys(reader, run, at, rows, last), size
+            yield GroupKeys(reader, opened, at, rows, last), size
             continue
-        keys = _keys(reader, run, at)
+        keys = _keys(reader, opened, at)
         start = merge.below(keys, span.start)
         end = merge.below(keys, span.end) if span.end else len(keys)
         if start < end:
             yield keys.slice(start, end - start), size * (end - start) / rows
 
 
-def _keys(reader: Reader, run: RunRef, at: int) -> Any:
-    return merge.key_array(reader.open_run(run, [at]).read(("key",)))
+def _keys(reader: Reader, opened: OpenedRun, at: int) -> Any:
+    (fetched,) = reader.fetch([(opened, [at])])
+    return merge.key_array(fetched.read(("key",)))

@@ -1,7 +1,8 @@
 """Reads single keys: the newest version of each as of a ts, and every version of a few keys.
 
-Runs and segments are read newest first. Once the newest version of a key has been found, no older object is read for
-that key. Of runs that do not have the key, only footers and filters are read (tistream.pool.key_filter).
+Runs and segments are read newest first. Once the newest version of a key has been found, no older rows are read for
+that key. Footers and filters (tistream.pool.key_filter) of several runs are read at the same time, so a cold lookup
+waits for the object store about twice: for these, and for the rows of one run.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +19,11 @@ import pyarrow.compute as pc
 from tistream.decode.kernels.arrow_buffers import one_array
 from tistream.format.run import GROUP_ROWS, SCHEMA, RunRef
 from tistream.model.ts import Window
+from tistream.pool.at_once import LOT, lots
 from tistream.pool.versions import merge, plan
 from tistream.pool.versions.merge import Ints
 from tistream.pool.versions.plan import IndexShard
-from tistream.pool.versions.reader import OpenedGroups, Reader, RunGroups
+from tistream.pool.versions.reader import OpenedGroups, OpenedRun, Reader, RunGroups
 
 GROUPS_AT_ONCE = 16  # row groups of a run whose rows are compared at once
 FILTERED_KEYS = 16  # a run's filter is used for at most 16 keys, or for one for each of its row groups if it has more
@@ -54,7 +56,8 @@ def newest_at(shards: Sequence[IndexShard], reader: Reader, places: pa.Table, ts
     window = Window(0, ts)
     for shard, start, end in _spread(shards, unique):
         ids = _ids(places.column("table_id"), first, start, end)
-        for match in _matches(shard, reader, window, ids, unique, start, end, best.open_below):
+        sought = _Sought(shard, window, ids, unique, start, end, best.open_below)
+        for match in _matches(sought, reader, every=False):
             best.keep_newest(match)
     return _answer(places, best, np.cumsum(first) - 1)
 
@@ -70,7 +73,8 @@ def versions_of(
     rows = 0
     for shard, start, end in _spread(shards, keys):
         ids = _ids(places.column("table_id"), np.ones(len(keys), np.bool_), start, end)
-        for match in _matches(shard, reader, window, ids, keys, start, end, lambda low, high, _: np.arange(low, high)):
+        sought = _Sought(shard, window, ids, keys, start, end, lambda low, high, _: np.arange(low, high))
+        for match in _matches(sought, reader, every=True):
             found.append(match.whole(np.arange(len(match.wanted))))
             rows += len(found[-1])
             if rows_max is not None and rows > rows_max and len(keys) == 1:
@@ -168,48 +172,109 @@ def _ids(table_ids: pa.ChunkedArray, first: merge.Bools, start: int, end: int) -
 _Open = Callable[[int, int, int], Ints]
 
 
-def _matches(
-    shard: IndexShard,
-    reader: Reader,
-    window: Window,
-    ids: list[int],
-    keys: pa.Array,
-    start: int,
-    end: int,
-    still: _Open,
-) -> Iterator[_Match]:
-    """Find the versions of `keys[start:end]` in the window, in the newest run or segments first. Before one of them is
-    read, `still` is called with the range of key indexes and the highest commit_ts in it. It returns the keys that must
-    still be looked up there."""
-    for part in plan.groups_in_window(shard, window, ids):
-        wanted = still(start, end, part.commit_ts_max)
-        if len(wanted):
-            yield from _match(reader.open_segment(part.segment, part.index), keys, wanted, part.window)
-    texts: list[bytes] | None = None
-    for run in chain.from_iterable(plan.runs_of(shard, window, shard.span)):
-        texts = keys[start:end].to_pylist() if texts is None else texts
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """Keys that are looked up in a shard: those with the numbers `start` (inclusive) to `end` (exclusive) of `keys`.
+    `still` is called with a range of key numbers and the highest commit_ts of an object, and returns the keys that must
+    still be looked up there. `ids`: the physical table ids of the keys, ascending."""
+
+    shard: IndexShard
+    window: Window
+    ids: list[int]
+    keys: pa.Array
+    start: int
+    end: int
+    still: _Open
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Row groups of a run that are fetched together: (row group, number of the first key that it may hold, end of these
+    keys) of each."""
+
+    opened: OpenedRun
+    groups: Sequence[tuple[int, int, int]]
+    still: _Open
+
+    @property
+    def indexes(self) -> list[int]:
+        return [at for at, _, _ in self.groups]
+
+    def wanted(self) -> Ints:
+        """The numbers of the keys that must still be looked up in these row groups."""
+        found = [self.still(low, high, _highest(self.opened, at)) for at, low, high in self.groups]
+        return np.unique(np.concatenate(found))
+
+
+def _matches(sought: _Sought, reader: Reader, *, every: bool) -> Iterator[_Match]:
+    """Find the versions of the keys in the window, in the newest segments or run first. Before row groups are read,
+    `still` says which keys they are read for. With `every` it always returns all keys; then the row groups of several
+    runs are fetched at the same time."""
+    yield from _segment_matches(sought, reader)
+    runs = [run for objects in plan.runs_of(sought.shard, sought.window, sought.shard.span) for run in objects]
+    texts = sought.keys[sought.start : sought.end].to_pylist() if runs else []
+
+    def asked(run: RunRef) -> Ints:
         low, high = bisect_left(texts, run.first[1]), bisect_right(texts, run.last[1])
-        wanted = still(start + low, start + high, run.high_ts)
+        return sought.still(sought.start + low, sought.start + high, run.high_ts)
+
+    needed = (run for run in runs if len(asked(run)))
+    while lot := list(islice(needed, LOT)):
+        parts = _parts(lot, reader, sought, texts, asked)
+        for batch in _batches(list(parts)) if every else ([part] for part in parts):
+            some = [(part, wanted) for part in batch if len(wanted := part.wanted())]
+            fetched = reader.fetch([(part.opened, part.indexes) for part, _ in some])
+            for (_, wanted), opened in zip(some, fetched, strict=True):
+                yield from _match(opened, sought.keys, wanted, sought.window)
+
+
+def _segment_matches(sought: _Sought, reader: Reader) -> Iterator[_Match]:
+    for lot in lots(plan.groups_in_window(sought.shard, sought.window, sought.ids)):
+        opened = reader.open_segments([(part.segment, part.index) for part in lot])
+        for part in lot:  # a key that is not looked up in one of them is looked up in no later one
+            wanted = sought.still(sought.start, sought.end, part.commit_ts_max)
+            if not len(wanted):
+                return
+            yield from _match(next(opened), sought.keys, wanted, part.window)
+
+
+def _parts(
+    lot: Sequence[RunRef], reader: Reader, sought: _Sought, texts: list[bytes], asked: Callable[[RunRef], Ints]
+) -> Iterator[_Part]:
+    """Open runs at the same time, and choose their row groups that may hold keys, newest first. `texts` are the keys of
+    the shard, and `asked` returns those to be looked up in a run. Ends when no run has any."""
+    few = (run for run in lot if len(asked(run)) <= max(FILTERED_KEYS, run.rows // GROUP_ROWS))
+    coming = reader.open_runs(lot, {run.key for run in few})
+    for number, run in enumerate(lot):
+        if not any(len(asked(one)) for one in lot[number:]):
+            return
+        opened, wanted, still = next(coming), asked(run), sought.still
+        if opened.key_filter is not None and len(wanted):
+            wanted = wanted[opened.key_filter.may_hold(sought.keys.take(pa.array(wanted)))]
+            still = _among(sought.still, wanted)
         if not len(wanted):
             continue
-        asked = still
-        if len(wanted) <= max(FILTERED_KEYS, run.rows // GROUP_ROWS) and (kept := reader.key_filter(run)) is not None:
-            wanted = wanted[kept.may_hold(keys.take(pa.array(wanted)))]
-            if not len(wanted):
-                continue
-            asked = _among(still, wanted)
-        groups = reader.groups(run)
+        groups, start, window = opened.groups, sought.start, sought.window
         touched = [
             (at, start + low, start + high)
             for at, low, high in _touched(groups, texts)
             if window.overlaps(int(groups.commit_ts_min[at]), int(groups.commit_ts_max[at]))
-            and len(asked(start + low, start + high, _highest(run, groups, at)))
+            and len(still(start + low, start + high, _highest(opened, at)))
         ]
         for begin in range(0, len(touched), GROUPS_AT_ONCE):
-            some = touched[begin : begin + GROUPS_AT_ONCE]
-            wanted = np.unique(np.concatenate([asked(low, high, _highest(run, groups, at)) for at, low, high in some]))
-            if len(wanted):
-                yield from _match(reader.open_run(run, [at for at, _, _ in some]), keys, wanted, window)
+            yield _Part(opened, touched[begin : begin + GROUPS_AT_ONCE], still)
+
+
+def _batches(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+    """Put parts together, up to GROUPS_AT_ONCE row groups."""
+    batch: list[_Part] = []
+    for part in parts:
+        if batch and sum(len(one.groups) for one in (*batch, part)) > GROUPS_AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(part)
+    if batch:
+        yield batch
 
 
 def _among(still: _Open, some: Ints) -> _Open:
@@ -217,8 +282,8 @@ def _among(still: _Open, some: Ints) -> _Open:
     return lambda low, high, commit_ts: np.intersect1d(still(low, high, commit_ts), some, assume_unique=True)
 
 
-def _highest(run: RunRef, groups: RunGroups, at: int) -> int:
-    return min(run.high_ts, int(groups.commit_ts_max[at]))
+def _highest(opened: OpenedRun, at: int) -> int:
+    return min(opened.run.high_ts, int(opened.groups.commit_ts_max[at]))
 
 
 def _touched(groups: RunGroups, keys: Sequence[bytes]) -> list[tuple[int, int, int]]:

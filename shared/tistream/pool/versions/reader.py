@@ -4,7 +4,7 @@ with the rows."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,9 +19,11 @@ from tistream.format.parquet_footer import ParquetFooter
 from tistream.format.run import SCHEMA, RunRef
 from tistream.format.segment import SegmentRef
 from tistream.pool import run_rows
+from tistream.pool.at_once import AtOnce, lots
 from tistream.pool.footers import FooterCache
 from tistream.pool.key_filter import KeyFilter
-from tistream.pool.rows import read_row_groups
+from tistream.pool.parquet_objects import WHOLE_BYTES, OpenedObject
+from tistream.pool.rows import open_segment, read_opened_groups
 from tistream.pool.run_rows import GroupBounds
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.range_reader import fetch_ranges
@@ -53,80 +55,124 @@ class OpenedGroups(Protocol):
         """Decode these columns of run.SCHEMA, in this order. Raises CorruptObject, NotFoundYet, Unavailable."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedRun:
+    """An object of a run whose row groups are known. `key_filter` is None if the object has no filter, or if no filter
+    was asked for. `opened` is None if nothing was read for it now. A read that keeps it keeps a small object whole, and
+    needs no further request for it."""
+
+    run: RunRef
+    groups: RunGroups
+    key_filter: KeyFilter | None = None
+    opened: OpenedObject | None = None
+
+
+WantedGroups = tuple[OpenedRun, Sequence[int]]
+"""Row groups of a run, by their indexes."""
+SegmentGroup = tuple[SegmentRef, int]
+"""A row group of a segment, by its index."""
+
+
 class Reader(Protocol):
-    """Fetches row groups of runs and segments of a tenant. Implementations may cache them."""
+    """Fetches row groups of runs and segments of a tenant. Implementations may cache them. Each method yields its
+    results in the order of what is asked for, and fetches a few of them at the same time (at_once.LOT). An error is
+    raised in the place of the result: CorruptObject, NotFoundYet, Unavailable."""
 
-    def groups(self, run: RunRef) -> RunGroups:
-        """List the row groups of a run. Raises CorruptObject, NotFoundYet, Unavailable."""
+    def open_runs(self, runs: Sequence[RunRef], filtered: Collection[str] = ()) -> Iterator[OpenedRun]:
+        """List the row groups of objects of runs, and read the filters of those whose keys are in `filtered`."""
 
-    def key_filter(self, run: RunRef) -> KeyFilter | None:
-        """The filter of a run's keys; None if it has none. Raises the errors of `groups`."""
+    def fetch(self, wanted: Sequence[WantedGroups]) -> Iterator[OpenedGroups]:
+        """Fetch row groups of runs, to be decoded later. Those of one object are one result."""
 
-    def open_run(self, run: RunRef, indexes: Sequence[int]) -> OpenedGroups:
-        """Fetch row groups of a run, to be decoded later. Raises the errors of `groups`."""
-
-    def open_segment(self, segment: SegmentRef, index: int) -> OpenedGroups:
-        """Fetch a row group of a segment, to be decoded later. Raises the errors of `groups`."""
+    def open_segments(self, groups: Sequence[SegmentGroup]) -> Iterator[OpenedGroups]:
+        """Fetch row groups of segments, to be decoded later."""
 
 
 class StoreReader:
-    """A Reader that fetches from an object store, without a cache of rows. Thread-safe."""
+    """A Reader that fetches from an object store, without a cache of rows. Thread-safe. `at_once`: the threads of its
+    requests, if others share them."""
 
-    def __init__(self, objects: ObjectStore, footers: FooterCache | None = None) -> None:
+    def __init__(self, objects: ObjectStore, footers: FooterCache | None = None, at_once: AtOnce | None = None) -> None:
         self._objects = objects
         self._footers = FooterCache() if footers is None else footers
+        self._at_once = AtOnce("objects") if at_once is None else at_once
         self._lock = new_lock()
         self._known: OrderedDict[str, RunGroups] = OrderedDict()
         self._groups = 0  # row groups in `_known`
         self._filters: OrderedDict[str, KeyFilter | None] = OrderedDict()
         self._filter_bytes = 0  # of `_filters`
 
-    def groups(self, run: RunRef) -> RunGroups:
-        """Implement Reader.groups: list the row groups of a run."""
+    def open_runs(self, runs: Sequence[RunRef], filtered: Collection[str] = ()) -> Iterator[OpenedRun]:
+        """Implement Reader.open_runs: list row groups, and read filters. A filter is read together with the footer."""
+        for lot in lots(runs):
+            cached = [self._cached(run, filtered=run.key in filtered) for run in lot]
+            missing = [run for run, one in zip(lot, cached, strict=True) if one is None]
+            read = self._at_once.map(lambda run: self._read(run, filtered=run.key in filtered), missing)
+            for one in cached:
+                yield next(read) if one is None else one
+
+    def _cached(self, run: RunRef, *, filtered: bool) -> OpenedRun | None:
+        """The run from the caches; None if they do not have it all."""
         with self._lock:
-            known = self._known.get(run.key)
-            if known is not None:
-                self._known.move_to_end(run.key)
-                return known
-        found = _statistics(run_rows.group_bounds(run, run_rows.open_run(self._objects, run, self._footers)))
+            groups = self._known.get(run.key)
+            if groups is None or (filtered and run.key not in self._filters):
+                return None
+            self._known.move_to_end(run.key)
+            if not filtered:
+                return OpenedRun(run, groups)
+            self._filters.move_to_end(run.key)
+            return OpenedRun(run, groups, self._filters[run.key])
+
+    def _read(self, run: RunRef, *, filtered: bool) -> OpenedRun:
+        """Read the footer of a run, and its filter."""
+        if filtered:
+            opened, kept = run_rows.open_filtered_run(self._objects, run, self._footers)
+        else:
+            opened, kept = run_rows.open_run(self._objects, run, self._footers), None
+        groups = _statistics(run_rows.group_bounds(run, opened))
         with self._lock:
             if run.key not in self._known:
-                self._known[run.key] = found
-                self._groups += len(found.rows)
+                self._known[run.key] = groups
+                self._groups += len(groups.rows)
             while self._groups > STATISTICS_KEPT and len(self._known) > 1:
                 self._groups -= len(self._known.popitem(last=False)[1].rows)
-        return found
-
-    def key_filter(self, run: RunRef) -> KeyFilter | None:
-        """Implement Reader.key_filter: the filter of a run's keys. It is read together with the run's footer."""
-        with self._lock:
-            if run.key in self._filters:
-                self._filters.move_to_end(run.key)
-                return self._filters[run.key]
-        found = run_rows.read_key_filter(self._objects, run, self._footers)
-        with self._lock:
-            if run.key not in self._filters:
-                self._filters[run.key] = found
-                self._filter_bytes += _weight(found)
+            if filtered and run.key not in self._filters:
+                self._filters[run.key] = kept
+                self._filter_bytes += _weight(kept)
             while self._filter_bytes > FILTERS_KEPT and len(self._filters) > 1:
                 self._filter_bytes -= _weight(self._filters.popitem(last=False)[1])
-        return found
+        return OpenedRun(run, groups, kept, opened.without_tail())
 
-    def open_run(self, run: RunRef, indexes: Sequence[int]) -> OpenedGroups:
-        """Implement Reader.open_run: fetch row groups of a run, to be decoded later. The row groups are fetched at
-        once, with the fewest requests."""
-        opened = run_rows.open_run(self._objects, run, self._footers)
+    def fetch(self, wanted: Sequence[WantedGroups]) -> Iterator[OpenedGroups]:
+        """Implement Reader.fetch: fetch row groups of runs, with the fewest requests for each object."""
+        return self._at_once.map(self._fetched, wanted)
+
+    def _fetched(self, wanted: WantedGroups) -> OpenedGroups:
+        one, indexes = wanted
+        run, opened = one.run, one.opened or run_rows.open_run(self._objects, one.run, self._footers)
         ranges = [place for index in indexes for place in opened.footer.groups[index].ranges(SCHEMA.names)]
         source = fetch_ranges(self._objects, run.key, run.size, ranges, opened.held)
-        return _OpenedRun(run.key, opened.footer, pa.PythonFile(source, mode="r"), tuple(indexes))
+        return _FetchedGroups(run.key, opened.footer, pa.PythonFile(source, mode="r"), tuple(indexes))
 
-    def open_segment(self, segment: SegmentRef, index: int) -> OpenedGroups:
-        """Implement Reader.open_segment: fetch a row group of a segment, to be decoded later."""
-        return _OpenedSegment(self._objects, segment, index, self._footers)
+    def open_segments(self, groups: Sequence[SegmentGroup]) -> Iterator[OpenedGroups]:
+        """Implement Reader.open_segments: fetch row groups of segments, to be decoded later. Small segments are fetched
+        whole, and of others the footer."""
+        for lot in lots(groups):
+            segments = {segment.key: segment for segment, _ in lot}
+            read = self._at_once.map(self._opened_segment, list(segments.values()))
+            opened: dict[str, OpenedObject] = {}
+            for segment, index in lot:
+                if segment.key not in opened:
+                    opened[segment.key] = next(read)
+                yield _OpenedSegment(self._objects, segment, index, opened[segment.key])
+
+    def _opened_segment(self, segment: SegmentRef) -> OpenedObject:
+        footers = None if segment.size <= WHOLE_BYTES else self._footers  # a small one is read here, not by `read`
+        return open_segment(self._objects, segment, footers).without_tail()
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenedRun:
+class _FetchedGroups:
     key: str
     footer: ParquetFooter
     source: pa.PythonFile
@@ -150,11 +196,11 @@ class _OpenedSegment:
     objects: ObjectStore
     segment: SegmentRef
     index: int
-    footers: FooterCache
+    opened: OpenedObject
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Implement OpenedGroups.read: decode these columns of run.SCHEMA, in this order."""
-        return read_row_groups(self.objects, self.segment, [self.index], names, self.footers).select(list(names))
+        return read_opened_groups(self.objects, self.segment, self.opened, [self.index], names).select(list(names))
 
 
 def _weight(found: KeyFilter | None) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from tistream.pool.versions import merge, plan, tail
 from tistream.pool.versions.base_keys import base_keys
 from tistream.pool.versions.merge import Ints
 from tistream.pool.versions.plan import IndexShard, TableRange
-from tistream.pool.versions.reader import Reader
+from tistream.pool.versions.reader import OpenedGroups, OpenedRun, Reader
 from tistream.pool.versions.tail import Stamps
 
 FILL_ROWS = 1 << 15  # rows of a run that are read at once
@@ -173,6 +173,9 @@ class _Merge:
         self._valued = [name for name in _VALUES if name in columns]
         runs = plan.runs_of(shard, window, wanted.span)
         self._fill_bytes = min(FILL_BYTES, HELD_BYTES // max(1, len(runs)))
+        self._first = [objects[0] for objects in runs]
+        self._opened: dict[str, OpenedRun] = {}  # of `_first`, until their sources begin
+        self._fetched: dict[str, OpenedGroups] = {}  # their first row groups
         parts = plan.groups_in_window(shard, window, [wanted.table_id])
         self._sources = [_Source(chain.from_iterable(map(self._run_pieces, objects))) for objects in runs]
         if parts:
@@ -204,6 +207,7 @@ class _Merge:
 
     def _popped(self) -> Iterator[tuple[list[_Piece], int]]:
         """Yield the pieces of one range of keys after the other, and the number of sources that they are of."""
+        self._fetch_first()
         for source in self._sources:
             source.fill()
         while any(source.held or source.more for source in self._sources):
@@ -214,6 +218,14 @@ class _Merge:
             for source in self._sources:
                 if source.more and source.reached == bound:
                     source.fill()
+
+    def _fetch_first(self) -> None:
+        """Fetch what every run begins with, at the same time: the footer of its first object, and the first row groups
+        there."""
+        opened = list(self._reader.open_runs(self._first))
+        lots = [(one, some) for one in opened for some, _, _ in islice(self._fills(one), 1)]
+        self._opened = {one.run.key: one for one in opened}
+        self._fetched = {one.run.key: found for (one, _), found in zip(lots, self._reader.fetch(lots), strict=True)}
 
     def _order(self, popped: list[_Piece], *, deletes: bool, sources: int) -> tuple[pa.Table, Ints]:
         """Concatenate the stamps of the pieces. Returns them, and the indexes of the rows to return, in the order in
@@ -239,9 +251,10 @@ class _Merge:
 
     def _base_tables(self, run: RunRef) -> Iterator[pa.Table]:
         """Yield the rows of a base run's object. Nothing is above it, so their timestamps decide nothing."""
-        groups, span, names = self._reader.groups(run), self._wanted.span, self._schema.names
-        for some, _, _ in self._fills(run):
-            opened = self._reader.open_run(run, some)
+        (held,) = self._reader.open_runs([run])
+        groups, span, names = held.groups, self._wanted.span, self._schema.names
+        for some, _, _ in self._fills(held):
+            (opened,) = self._reader.fetch([(held, some)])
             if groups.first_keys[some[0]] in span and groups.last_keys[some[-1]] in span:
                 yield opened.read(names)
                 continue
@@ -251,10 +264,10 @@ class _Merge:
             if start < end:
                 yield rows.slice(start, end - start)
 
-    def _fills(self, run: RunRef) -> Iterator[tuple[list[int], int, int]]:
+    def _fills(self, opened: OpenedRun) -> Iterator[tuple[list[int], int, int]]:
         """Yield the row groups of an object that may have wanted rows, in lots that are read at once, and the rows and
         bytes of each lot."""
-        groups, span, window = self._reader.groups(run), self._wanted.span, self._window
+        groups, span, window = opened.groups, self._wanted.span, self._window
         chosen = [
             at
             for at, (first, last) in enumerate(zip(groups.first_keys, groups.last_keys, strict=True))
@@ -271,9 +284,10 @@ class _Merge:
             yield some, rows, size
 
     def _run_pieces(self, run: RunRef) -> Iterator[tuple[_Piece, bytes]]:
-        groups, span, window = self._reader.groups(run), self._wanted.span, self._window
-        for some, rows, size in self._fills(run):
-            opened = self._reader.open_run(run, some)
+        held = self._opened.pop(run.key, None) or next(self._reader.open_runs([run]))
+        groups, span, window = held.groups, self._wanted.span, self._window
+        for some, rows, size in self._fills(held):
+            opened = self._fetched.pop(run.key, None) or next(self._reader.fetch([(held, some)]))
             stamps = opened.read(merge.STAMPS)
             stamps = pa.table([one_array(column) for column in stamps.columns], schema=stamps.schema)
             keys = merge.key_array(stamps)

@@ -67,10 +67,10 @@ class Stamps:
     def columns(self, reader: Reader, names: Sequence[str]) -> pa.Table:
         """Read the columns `names` of segment.SCHEMA for these rows."""
         found, at = [], []
-        for number in np.unique(self.part).tolist():
+        numbers = np.unique(self.part).tolist()
+        coming = reader.open_segments([(self.parts[one].segment, self.parts[one].index) for one in numbers])
+        for number, opened in zip(numbers, coming, strict=True):
             mine = np.flatnonzero(self.part == number)
-            part = self.parts[number]
-            opened = reader.open_segment(part.segment, part.index)
             found.append(opened.read(names).take(pa.array(self.row[mine])))
             at.append(mine)
         if not found:
@@ -84,10 +84,11 @@ class Stamps:
 
 
 def stamps_of(reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan) -> Iterator[Stamps]:
-    """Read the keys and timestamps of row groups, one group after the other. Yields the rows with keys in `span` and a
-    commit_ts in the group's window."""
-    for number, part in enumerate(parts):
-        table = reader.open_segment(part.segment, part.index).read(merge.STAMPS)
+    """Read the keys and timestamps of row groups, in order. Yields the rows with keys in `span` and a commit_ts in the
+    group's window."""
+    coming = reader.open_segments([(part.segment, part.index) for part in parts])
+    for number, (part, opened) in enumerate(zip(parts, coming, strict=True)):
+        table = opened.read(merge.STAMPS)
         commit_ts = merge.ints(table, "commit_ts")
         inside = (commit_ts > part.window.low) & (commit_ts <= part.window.high)
         keys = merge.key_array(table)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -105,17 +104,7 @@ def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
         if len(keys) > 1:
             last[:-1] = pc.not_equal(keys.slice(1), keys.slice(0, len(keys) - 1)).to_numpy(zero_copy_only=False)
         oldest = found.take(np.flatnonzero(last))  # the versions of a key are newest first
-        old: list[Any] = []
-        at = []
-        for number in np.unique(oldest.part).tolist():
-            mine = np.flatnonzero(oldest.part == number)
-            part = parts[number]
-            column = reader.open_segment(part.segment, part.index).read(("old_value",)).column(0)
-            old.append(one_array(column).take(pa.array(oldest.row[mine])))
-            at.append(mine)
-        back = np.empty(len(oldest), np.int64)
-        back[np.concatenate(at)] = np.arange(len(oldest))
-        values = pa.concat_arrays(old).take(pa.array(back))
+        values = one_array(oldest.columns(reader, ["old_value"]).column("old_value"))
         yield pa.table([oldest.table.column("key"), values, oldest.table.column("commit_ts")], schema=FIRST)
 
 

@@ -54,6 +54,7 @@ ORDER = ("key", "commit_ts", "start_ts")  # commit_ts descends, so the newest ve
 GROUP_ROWS = 8_192
 GROUP_BYTES = 8 << 20
 OBJECT_BYTES = 64 << 20  # a run is cut into objects of about this size, between two keys
+OBJECT_ROWS = 1 << 20  # and, above the base run, of about this number of rows: filters of keys are good for as many
 
 
 @dataclass(frozen=True, slots=True)

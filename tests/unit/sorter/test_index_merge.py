@@ -19,6 +19,7 @@ from tistream.model.span import WHOLE, KeySpan
 from tistream.pool.rows import read_row_groups
 from tistream.pool.writer import write_segment
 from tistream.storage.backends.memory import MemoryObjectStore
+from tistream_sorter.jobs.index import index_merge
 from tistream_sorter.jobs.index.index_merge import cut, merge_guarded
 from tistream_sorter.jobs.index.index_unit import IndexResult, IndexUnit
 
@@ -84,6 +85,23 @@ def test_what_does_not_fit_into_memory_is_merged_in_shards(unpacked_max: int) ->
     assert all(left.last < right.first for left, right in pairwise(pieces))
     assert run_versions(pool.objects, pieces, WHOLE) == run_versions(pool.objects, [whole], WHOLE) == pool.all
     assert max(one.rows for one in pieces) < 3 * whole.rows * unpacked_max / 250_000, "about equal"
+
+
+def test_a_run_with_very_many_rows_is_cut_for_its_filters_and_a_base_run_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(index_merge, "OBJECT_ROWS", 600)
+    pool = Pool()
+    pieces = pool.run(pool.unit(0, 2_000, segments=tuple(pool.segments)))
+    assert len(pieces) >= 4
+    assert max(one.rows for one in pieces) <= 900, "about"
+    assert run_versions(pool.objects, pieces, WHOLE) == pool.all
+    again = pool.run(pool.unit(0, 2_000, runs=pieces, nonce="again"))
+    assert max(one.rows for one in again) <= 900
+    assert run_versions(pool.objects, again, WHOLE) == pool.all
+    base = pool.run(pool.unit(None, 2_000, runs=again, nonce="base"))
+    assert len(base) == 1
+    assert run_versions(pool.objects, base, WHOLE) == newest(pool.all, 2_000)
 
 
 @pytest.mark.parametrize("unpacked_max", [1 << 30, 20_000])

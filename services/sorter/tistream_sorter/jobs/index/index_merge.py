@@ -1,9 +1,10 @@
 """Merges segments and runs into a run of the version index, in a Spark worker (docs/adr/0028). The driver has selected
 the inputs.
 
-A merge that fits into memory is done as a whole. Otherwise the result is a list of shards: spans of keys with about
-equal bytes, found from the statistics of the runs' row groups and from a sample of the segments' keys. A second job
-then merges each shard by itself. A shard reads only row groups that may have its keys, and writes one object.
+A merge that fits into memory and into one object is done as a whole. Otherwise the result is a list of shards: spans
+of keys with about equal bytes or rows, found from the statistics of the runs' row groups and from a sample of the
+segments' keys. A second job then merges each shard by itself. A shard reads only row groups that may have its keys, and
+writes one object.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from tistream.concurrency import new_executor
 from tistream.errors import CorruptObject, RetryableError, TiStreamError
-from tistream.format.run import SCHEMA, RunRef
+from tistream.format.run import OBJECT_ROWS, SCHEMA, RunRef
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
@@ -43,12 +44,14 @@ READ_BYTES = 16 << 20  # unpacked bytes of the row groups in one read, unless on
 @dataclass(frozen=True, slots=True)
 class _Source:
     """One input of the merge, and its row groups that may have rows for it. `bounds`: the lowest and highest key of
-    each row group, if they are known. `unpacked`: bytes of each row group in memory."""
+    each row group, if they are known. `unpacked`: bytes of each row group in memory. `weights`: the same, or more if it
+    has many small rows; a merge of more than `unpacked_max` is cut."""
 
     of: SegmentRef | RunRef
     opened: OpenedObject
     groups: tuple[int, ...]
     unpacked: tuple[int, ...]
+    weights: tuple[int, ...]
     bounds: tuple[tuple[bytes, bytes], ...] | None
 
 
@@ -70,7 +73,7 @@ def merge_guarded(objects: ObjectStore, unit: IndexUnit) -> IndexResult:
 def _merged(objects: ObjectStore, unit: IndexUnit) -> IndexResult:
     with new_executor("get", READERS) as readers:
         sources = list(readers.map(lambda one: _source(objects, unit, one), (*unit.segments, *unit.runs)))
-        if unit.shard is None and sum(sum(source.unpacked) for source in sources) > unit.unpacked_max:
+        if unit.shard is None and sum(sum(source.weights) for source in sources) > unit.unpacked_max:
             points = [point for found in readers.map(lambda one: _points(objects, one), sources) for point in found]
             spans = cut(unit.span, points, unit.unpacked_max)
             if len(spans) > 1:
@@ -89,8 +92,8 @@ def _merged(objects: ObjectStore, unit: IndexUnit) -> IndexResult:
 
 
 def cut(span: KeySpan, points: Sequence[tuple[bytes, int]], most: int) -> tuple[KeySpan, ...]:
-    """Cut `span` into spans of about `most` bytes. `points`: keys, each with the bytes of the rows between it and the
-    next point."""
+    """Cut `span` into spans of about the weight `most`. `points`: keys, each with the weight of the rows between it and
+    the next point."""
     bounds: list[bytes] = []
     size = 0
     for key, weight in sorted(points):
@@ -111,22 +114,32 @@ def _source(objects: ObjectStore, unit: IndexUnit, one: SegmentRef | RunRef) -> 
             sum(chunk.decoded for chunk in group.chunks if chunk.column != "old_value")
             for group in opened.footer.groups
         ]
-        return _Source(one, opened, groups, tuple(unpacked[at] for at in groups), None)
+        sizes = tuple(unpacked[at] for at in groups)
+        rows = [opened.footer.groups[at].rows for at in groups]
+        return _Source(one, opened, groups, sizes, _weights(unit, sizes, rows), None)
     span = unit.shard or unit.span
     opened = open_run(objects, one)
     found = group_bounds(one, opened)
     groups = tuple(at for at, group in enumerate(found) if span.touches(group.first_key, group.last_key))
     bounds = tuple((found[at].first_key, found[at].last_key) for at in groups)
-    return _Source(one, opened, groups, tuple(found[at].decoded for at in groups), bounds)
+    sizes = tuple(found[at].decoded for at in groups)
+    return _Source(one, opened, groups, sizes, _weights(unit, sizes, [found[at].rows for at in groups]), bounds)
+
+
+def _weights(unit: IndexUnit, unpacked: Sequence[int], rows: Sequence[int]) -> tuple[int, ...]:
+    """The share of a merge that each row group is, in bytes of `unpacked_max`. OBJECT_ROWS rows weigh as much as that
+    many bytes, except in a base run, which has no filter of keys."""
+    row = 0.0 if unit.low_ts is None else unit.unpacked_max / OBJECT_ROWS
+    return tuple(max(size, int(count * row)) for size, count in zip(unpacked, rows, strict=True))
 
 
 def _points(objects: ObjectStore, source: _Source) -> list[tuple[bytes, int]]:
-    """Sample the keys of an input. Returns (key, approximate bytes of the rows between this key and the next one)."""
+    """Sample the keys of an input. Returns (key, approximate weight of the rows between this key and the next one)."""
     if source.bounds is not None:
-        return [(first, size) for (first, _), size in zip(source.bounds, source.unpacked, strict=True)]
+        return [(first, size) for (first, _), size in zip(source.bounds, source.weights, strict=True)]
     assert isinstance(source.of, SegmentRef)
     out: list[tuple[bytes, int]] = []
-    for at, size in zip(source.groups, source.unpacked, strict=True):
+    for at, size in zip(source.groups, source.weights, strict=True):
         keys = read_opened_groups(objects, source.of, source.opened, [at], ["key"]).column("key")
         chosen = np.unique(np.linspace(0, len(keys) - 1, SAMPLES).astype(np.int64))
         out += [(key, size // len(chosen)) for key in keys.take(pa.array(chosen)).to_pylist()]

@@ -4,7 +4,7 @@ the table as it was at its resolved_ts."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -20,6 +20,7 @@ from support.effort import cases, seeds
 from support.feed_tables import Change, Key
 from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
+from tistream.model.ts import Window
 from tistream.read.cursor import Place, Position
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb import table as t
@@ -552,6 +553,85 @@ def test_a_worker_that_takes_over_in_a_rename_finds_the_tables(tmp_path: Path, l
     assert (feed.ids("d.t"), feed.ids("d.other")) == ([3], [1, 4])
 
 
+@pytest.mark.parametrize("last", [None, *cases((3, 5, 7, 9), (0, 1, 2, 4, 6, 8, 10, 11, 12, 13, 14))])
+def test_a_type_that_iceberg_cannot_change_begins_a_new_version_of_the_table(tmp_path: Path, last: int | None) -> None:
+    """The first version stays, under a tag. A rename gives the new name to the newest version. The worker is killed
+    before its step `last`."""
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",), file_bytes=16))
+    catalog = feed.life.catalog
+    number, text = feed_tables.column("value"), feed_tables.column("value", t.VARCHAR, Flen=30) | {"id": 7}
+    typed, back = feed_tables.version([ID, text], KEY), feed_tables.version([ID, number | {"id": 8}], KEY)
+    moved = feed_tables.version([ID, number | {"id": 8}], KEY, name="moved")
+    feed.rows(BEFORE, (None, 1), (None, 2))
+    kept = sorted((row["id"], row["value"]) for row in feed.life.rows("d.t"))
+    steps = itertools.count()
+
+    def dying() -> None:
+        if next(steps) == last:
+            raise Killed
+
+    def again(*ddl: Any) -> None:
+        """Apply a DDL; if the worker dies in it, the next one does."""
+        at, epoch = feed.ts, feed.life.epoch
+        try:
+            feed.ddl(*ddl)
+        except Killed:
+            feed.life.interrupt = lambda: None  # type: ignore[method-assign]
+            feed.ts = at
+            feed.shard, feed.sink = opened_as(feed.life, feed.target)
+            assert feed.life.epoch > epoch
+            feed.reread()
+            feed.ddl(*ddl)
+
+    feed.life.interrupt = dying  # type: ignore[method-assign]
+    feed.again = {1: "one", 2: "two", 3: "three"}
+    feed.reread()
+    again("modify column", TableChange(BEFORE, typed))
+    assert {row["id"]: row["value"] for row in feed.life.rows("d.t__v2")} == feed.again
+    old = catalog.load_table("d.t")
+    assert sorted((row["id"], row["value"]) for row in feed.life.rows("d.t")) == kept
+    assert old.properties["tistream.next_version"] == "t__v2"
+    tagged = old.scan(snapshot_id=old.refs()["v1"].snapshot_id).to_arrow().to_pylist()
+    assert sorted((row["id"], row["value"]) for row in tagged) == kept
+    feed.again = {1: 1, 3: 3}
+    again("modify column", TableChange(typed, back))
+    assert {row["id"]: row["value"] for row in feed.life.rows("d.t__v3")} == feed.again
+    again("rename table", TableChange(back, moved))
+    feed.life.interrupt = lambda: None  # type: ignore[method-assign]
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    feed.rows(moved, (None, 4), (3, None))
+    assert feed.ids("d.moved") == [1, 4]
+    names = [name for _, name in catalog.list_tables("d")]
+    assert len(names) == 3
+    assert sum("__dropped_" in name for name in names) == 2
+    feed.rows(BEFORE, (None, 9))  # another table of the old name
+    assert feed.ids("d.t") == [9]
+
+
+def test_the_newest_version_is_found_though_the_first_one_was_dropped(tmp_path: Path) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    typed = feed_tables.version([ID, feed_tables.column("value", t.VARCHAR, Flen=30) | {"id": 7}], KEY)
+    feed.rows(BEFORE, (None, 1))
+    feed.again = {1: "one"}
+    feed.reread()
+    feed.ddl("modify column", TableChange(BEFORE, typed))
+    feed.life.catalog.drop_table("d.t")
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    feed.values(typed, {"id": 2, "value": "two"})
+    assert feed.ids("d.t__v2") == [1, 2]
+    feed.ddl("drop table", TableChange(typed, None))
+    feed.rows(second := feed_tables.version([ID, VALUE], KEY, table_id=102), (None, 3))
+    assert feed.ids("d.t") == [3]
+    feed.again = {3: "three"}
+    feed.reread()
+    feed.ddl("modify column", TableChange(second, feed_tables.version(typed_columns(), KEY, table_id=102)))
+    assert feed.ids("d.t__v2") == [3]
+
+
+def typed_columns() -> list[dict[str, Any]]:
+    return [ID, feed_tables.column("value", t.VARCHAR, Flen=30) | {"id": 9}]
+
+
 def test_a_letter_is_written_once_and_does_not_end_the_window_of_the_rows_beside_it(tmp_path: Path) -> None:
     feed = Steady(tmp_path, replace(TARGET, shapes=("changes",)))
     letter = LetterMark("d.t", START + 1, b'{"reason":"wrong"}')
@@ -687,7 +767,19 @@ class Steady:
         self.life, self.target = Life(1, root), target
         self.life.interrupt = lambda: None  # type: ignore[method-assign]
         self.ts = START
+        self.again: dict[int, Any] = {}  # the rows by id, with their values, as the pool has them
         self.shard, self.sink = opened_as(self.life, target)
+
+    def reread(self) -> None:
+        """The present worker may read rows again."""
+
+        def rows_of(version: TableVersion, window: Window) -> Iterator[RowEvents]:
+            assert window.low < window.high == self.ts
+            for number, value in self.again.items():
+                change = Change(None, {"id": number, "value": value}, self.ts, 0, str(number).encode())
+                yield RowEvents(split(EventWindow((feed_tables.batch(version, [change]),), ()), never))
+
+        self.sink.reads_again(rows_of)
 
     def rows(self, version: TableVersion, *rows: tuple[int | None, int | None]) -> None:
         """A transaction that puts (None, id), deletes (id, None) or updates (id, id) rows; and its window's end."""

@@ -117,6 +117,19 @@ def test_events_from_before_ddls_are_found_and_those_of_tables_that_are_gone_in_
     assert re.fullmatch(reason, told)
 
 
+def test_the_newest_version_of_a_table_is_compared(world: World, tmp_path: Path) -> None:
+    ddls = world.source.ddl_events(Scope(world.tenant), Window(world.snapshot_ts, world.end_ts)).events
+    end_ts = next(one.commit_ts for one in ddls if one.query == "rename table ddl1 to ddl2") - 1
+    run = LakeRun(replace(world, end_ts=end_ts), tmp_path, "upsert", ["shop.ddl1"])
+    run_to_end(run.holder())
+    for dropped in (False, True):
+        if dropped:
+            run.catalog().drop_table("shop.ddl1")  # the first version
+        found = verified(run)
+        assert found.equal, found.differences[:3]
+        assert [(one.table, one.events > 0) for one in found.tables] == [("ddl1", True)]
+
+
 def test_a_table_that_the_feed_includes_later_is_compared_from_then_on(world: World, tmp_path: Path) -> None:
     stamps, _ = committed("everything")
     of = {version.name: version for version in world.source.tables_at(world.end_ts, Scope(world.tenant))}

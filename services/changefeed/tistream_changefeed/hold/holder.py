@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event
 from tistream.errors import CorruptObject, Gone, RetryableError, UnknownName
+from tistream.model.ts import Window
 from tistream.pool.versions.reader import Reader
 from tistream.read.chosen_scope import ChosenScope
 from tistream.read.cursor import Scope
@@ -18,21 +19,23 @@ from tistream.read.events import Rows
 from tistream.read.row_events import Barrier
 from tistream.read.scan import Budget
 from tistream.read.source_contract import Batch
+from tistream.schema.visible import TableVersion
 from tistream.secrets.references import masked
 from tistream.wire.bulk.changefeeds import FeedReport, FeedShard, HeldBy
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
 from tistream_changefeed.core.lanes import MainLane
-from tistream_changefeed.core.outgoing import NOTHING
+from tistream_changefeed.core.outgoing import NOTHING, Payload
 from tistream_changefeed.core.segments import segments
 from tistream_changefeed.core.shard import Shard, Transaction
-from tistream_changefeed.hold.loading import Loading
+from tistream_changefeed.hold.loading import Loading, check_complete, rows_of
 from tistream_changefeed.hold.new_rows import NewRows
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.quota import QuotaPause, unlimited
 from tistream_changefeed.hold.sending import HolderStopped, Sending
-from tistream_changefeed.hold.sink import Pipeline, Sink
+from tistream_changefeed.hold.sink import Pipeline, ReadsAgain, Sink
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.shard_metrics import ShardTally
+from tistream_changefeed.table_errors.table_failed import TableFailed
 from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 log = logging.getLogger(__name__)
@@ -200,6 +203,8 @@ class Holder:
             self.clock.monotonic_ms(),
             self._stopping.wait,
         )
+        if isinstance(sink, ReadsAgain):
+            sink.reads_again(self._rows_again)
         found, ends = sink.open()
         transaction = self.shard.opened(found, ends, sink.where, loads=self.pipeline.first_rows is not None)
         if self.shard.grown_ts is not None:
@@ -213,6 +218,19 @@ class Holder:
             self._commit(self.shard.send(NOTHING, 0, marks, self.shard.at))
         log.info("shard opened", extra={"shard": self.shard.order.name, "checkpoint_ts": self.shard.at.low_ts,
                                         "epoch": self.shard.order.fence.epoch, "new": found is None})  # fmt: skip
+
+    def _rows_again(self, version: TableVersion, window: Window) -> Iterator[Payload]:
+        """Read rows of a table again (implements RowsOf)."""
+        view, sink = self.view(), self._sink
+        assert sink is not None
+        assert self.reader is not None
+        if self.pipeline.first_rows is not None:
+            check_complete(view, [version], window.high)
+        for events, _ in rows_of(view, self.reader, version, window, self.window_bytes):
+            try:
+                yield self.pipeline.rows(events, sink.partitions).messages
+            except TableFailed as error:
+                raise failed("encode", ".".join(error.name), str(error)) from error
 
     def _advanced(self) -> IdleUntil | None:
         try:

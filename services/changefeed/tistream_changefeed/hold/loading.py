@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tistream.decode.kernels.arrow_buffers import one_array
 from tistream.decode.rows import decode_rows
@@ -72,7 +73,8 @@ class Loading:
             after = load.key if version.head.id == load.table_id else b""
             if version.head.id < load.table_id:
                 continue
-            for events, key in self._rows(pool, version, load.ts, after):
+            window, size = Window(0, load.ts), self.sending.window_bytes
+            for events, key in rows_of(pool, self.reader, version, window, size, after):
                 self._send(events, Load(load.ts, version.head.id, ".".join(version.name), key))
                 if stopping():
                     return
@@ -82,26 +84,31 @@ class Loading:
     def _tables(self, pool: Pool, first: FirstRows, ts: int) -> list[TableVersion]:
         return [one for one in pool.source.tables_at(ts, Scope(self.sending.shard.order.tenant)) if first.includes(one)]
 
-    def _rows(self, pool: Pool, version: TableVersion, ts: int, after: bytes) -> Iterator[tuple[Events, bytes]]:
-        """Yield the rows of a table as of `ts` whose raw keys are above `after`, in the order of their keys: (about
-        `window_bytes` of rows, the highest raw key among them)."""
-        rest = KeySpan(after + b"\0", b"") if after else KeySpan(b"", b"")
-        ranges = [records_of(one).clip(rest) for one in sorted(version.head.physical_ids)]
-        reads = PoolReads(self.reader, pool.shards, partial(_replan, pool, ts))
-        schema_version = pool.source.schema_version(ts)
-        for found in reads.scan(Window(0, ts), [one for one in ranges if one is not None]):
-            rows = puts(version, found, ts, schema_version)
-            size = max(1, len(rows) * self.sending.window_bytes // max(1, rows.held_bytes))
-            for start in range(0, len(rows), size):
-                end = min(start + size, len(rows))
-                yield rows.between(start, end), found.column("key")[end - 1].as_py()
-
     def _send(self, events: Events, load: Load) -> None:
         sending = self.sending
         encoded = sending.pipeline.rows(events, sending.sink.partitions)
         letters = tuple(one.sent for one in encoded.letters)
         rows = encoded.framed(encoded.messages)
         sending.commit(sending.shard.load(rows, len(encoded.messages), letters, load, len(letters)))
+
+
+def rows_of(
+    pool: Pool, reader: Reader, version: TableVersion, window: Window, window_bytes: int, after: bytes = b""
+) -> Iterator[tuple[Events, bytes]]:
+    """Yield the rows of a table as of the end of a window, of those that have changed in it, whose raw keys are above
+    `after`, in the order of their keys: (about `window_bytes` of rows, the highest raw key among them). Raises
+    FeedFailed, Gone, and the errors of reads of the pool."""
+    rest = KeySpan(after + b"\0", b"") if after else KeySpan(b"", b"")
+    ranges = [records_of(one).clip(rest) for one in sorted(version.head.physical_ids)]
+    reads = PoolReads(reader, pool.shards, partial(_replan, pool, window.high))
+    schema_version = pool.source.schema_version(window.high)
+    for versions in reads.scan(Window(0, window.high), [one for one in ranges if one is not None]):
+        found = versions.filter(pc.greater(versions.column("commit_ts"), window.low)) if window.low else versions
+        rows = puts(version, found, window.high, schema_version)
+        size = max(1, len(rows) * window_bytes // max(1, rows.held_bytes))
+        for start in range(0, len(rows), size):
+            end = min(start + size, len(rows))
+            yield rows.between(start, end), found.column("key")[end - 1].as_py()
 
 
 def puts(version: TableVersion, found: pa.Table, ts: int, schema_version: int) -> Events:

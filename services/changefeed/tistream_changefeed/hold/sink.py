@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
+from tistream.model.ts import Window
 from tistream.read.chosen_scope import TableChoice
 from tistream.read.cursor import Position, Scope
 from tistream.read.events import Events
@@ -67,6 +68,20 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close the connections to the sink."""
+
+
+RowsOf = Callable[[TableVersion, Window], Iterator[Payload]]
+"""Reads the rows of a table as of the end of a window, of those that have changed in it, in the order of their raw
+keys. Yields them in parts, as inserts that the pipeline has encoded. Raises FeedFailed, Gone, and the errors of reads
+of the pool."""
+
+
+@runtime_checkable
+class ReadsAgain(Protocol):
+    """A Sink that may read rows of a table again while it writes a DDL."""
+
+    def reads_again(self, rows_of: RowsOf) -> None:
+        """Set the function that reads rows again. Called once, before the sink is opened."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,10 @@ both.
   restored from an older state, fails the feed. They have the cursor and the progress too, so nothing is read again
   after another program has made all snapshots of the feed expire.
 * A table has the rows of one table of TiDB, whose name is in its properties: those of another one fail the feed.
+* A change of a type that Iceberg cannot have begins a new version of the table itself (`t__v2`), with the rows as of
+  the DDL, which the worker reads from the pool (mirrored/lake_ddls.py). The property `tistream.next_version` of the
+  version before names it. That version stays as it was, under a tag (`v1`); any program may drop it.
 
 The contract for the table itself asks for a second table of small changes (`t_delta`) and for rewrites by Spark; both
-are missing. So is the new version of a table (`t__v2`) after a change of a type that Iceberg cannot have: the feed then
-fails, and names the column.
+are missing.
 """

@@ -75,7 +75,7 @@ class Commit:
     summary: texts in the summary of the snapshot. now_ms: Unix time. properties, forgotten: properties of the table to
     set, and the names of those to remove. added, removed: data files. schema: the new schema of the table; None: it
     keeps its schema. resolved_ts: the snapshot is tagged with the hour of this ts, if it is the first of that hour;
-    None: no tag.
+    None: no tag. tag: another tag, which stays.
     """
 
     summary: Mapping[str, str]
@@ -86,6 +86,7 @@ class Commit:
     schema: Schema | None = None
     resolved_ts: int | None = None
     forgotten: Sequence[str] = ()
+    tag: str | None = None
 
 
 class Lake:
@@ -242,6 +243,9 @@ class Lake:
                 managed = managed.create_tag(producer.snapshot_id, tag)
                 tags[tag] = producer.snapshot_id
             managed.commit()
+        if change.tag is not None:
+            ManageSnapshots(transaction).create_tag(producer.snapshot_id, change.tag).commit()
+            tags[change.tag] = producer.snapshot_id
         kept = {*tags.values(), producer.snapshot_id}
         there = [(one.timestamp_ms, one.snapshot_id) for one in transaction.table_metadata.snapshots]
         gone = expired(there, kept, self._keeping)

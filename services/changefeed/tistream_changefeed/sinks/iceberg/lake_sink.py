@@ -16,6 +16,7 @@ from tistream_changefeed.core.outgoing import Mark
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.core.shard import Order, Transaction
+from tistream_changefeed.hold.sink import RowsOf
 from tistream_changefeed.protocols.messages import ClaimFile
 from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.row_batch import RowBatch
@@ -28,6 +29,8 @@ from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.iceberg.lake_tables import LakeTables
 from tistream_changefeed.sinks.iceberg.marks import Marks
+from tistream_changefeed.sinks.iceberg.mirrored.lake_ddls import LakeDdls
+from tistream_changefeed.sinks.iceberg.mirrored.mirrored_rows import MirroredRows
 from tistream_changefeed.sinks.iceberg.pending import Pending, above, highest_key
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, own_table
 from tistream_changefeed.sinks.left_out import LetterMark
@@ -43,6 +46,8 @@ class LakeSink:
     def __init__(self, target: LakeTarget, lake: Lake, order: Order, clock: Clock, new_name: Callable[[], str]) -> None:
         self._target, self._lake, self._order, self._clock = target, lake, order, clock
         self._tables = LakeTables(lake, target, order, clock, new_name)
+        self._rows = MirroredRows(lake, self._tables)
+        self._ddls = LakeDdls(lake, self._tables, self._rows, target)
         self._letters = LetterTable(lake, order, self._tables.feed, clock, new_name)
         self._new_name = new_name
         self._own: Table | None = None
@@ -63,6 +68,10 @@ class LakeSink:
     def waits(self) -> bool:
         """Implement Sink.waits."""
         return self._since_ms is not None
+
+    def reads_again(self, rows_of: RowsOf) -> None:
+        """Implement ReadsAgain.reads_again: a DDL that changes a type begins a new version of a table with its rows."""
+        self._ddls.rows_of = rows_of
 
     def open(self) -> tuple[Progress | None, Mapping[str, Mapping[int, int]]]:
         """Implement Sink.open."""
@@ -160,11 +169,11 @@ class LakeSink:
                     self._tables.create(version, shape, progress.at)
         else:
             assert isinstance(mark, TableDdl)
-            begun = self._tables.touched(mark)
+            begun = self._ddls.touched(mark)
             if begun:
                 assert self._committed is not None
                 self._put_progress(self._committed, begun)  # refused if a newer worker has taken over
-            self._tables.ddl(mark)
+            self._ddls.apply(mark)
 
     # ---- windows
 
@@ -236,7 +245,7 @@ class LakeSink:
         for table, rest in mirrored:
             nets = net(EventWindow(tuple(rest), ()))
             if nets:
-                self._tables.commit_net(table, nets, at, highest_key(rest) if loading else None)
+                self._rows.commit_net(table, nets, at, highest_key(rest) if loading else None)
         self._spilled, self._spilled_bytes, self._since_ms = [], 0, None
         self._put_progress(progress)
 

@@ -1,25 +1,20 @@
-"""The Iceberg tables of a feed: finds or creates them, and writes rows and DDLs into them."""
+"""The Iceberg tables of a feed: finds or creates them, and commits to them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
 from tistream.clock import Clock
-from tistream.decode.cells.defaults import origin_default
-from tistream.decode.cells.kinds import arrow_type, kind_of
 from tistream.errors import CannotEncode
 from tistream.read.cursor import Position
-from tistream.schema.visible import TableVersion
+from tistream.schema.visible import Name, TableVersion
 from tistream_changefeed.core.failure import failed, fenced, retry
 from tistream_changefeed.core.shard import Order
-from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.sinks.iceberg import marks as texts
-from tistream_changefeed.sinks.iceberg.field_types import converted
 from tistream_changefeed.sinks.iceberg.kept.created_tables import CreatedTables
 from tistream_changefeed.sinks.iceberg.kept.lake_table import (
     DROPPED,
@@ -30,17 +25,14 @@ from tistream_changefeed.sinks.iceberg.kept.lake_table import (
     LakeTable,
     shape_of,
 )
-from tistream_changefeed.sinks.iceberg.key_ranges import merged, pieces, rewrites
+from tistream_changefeed.sinks.iceberg.kept.table_versions import newest_version
+from tistream_changefeed.sinks.iceberg.key_ranges import pieces
 from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake, rolled_back
-from tistream_changefeed.sinks.iceberg.lake_files import key_range, read_file, write_file
-from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
-from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows, replaced_keys, table_rows, truncate_row
+from tistream_changefeed.sinks.iceberg.lake_files import write_file
+from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows
 from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, Shape, evolved, parsed
-from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, set_aside
-
-_TRUNCATE = "truncate table"
-_ROWS_MOVE = frozenset({"drop partition", "truncate partition", "exchange partition", "recover table"})
+from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, number_of, set_aside, version_of
 
 
 class LakeTables:
@@ -63,21 +55,16 @@ class LakeTables:
         that a DDL has changed to `version`. `since_ts`: that of a table that is created; None: `self.since_ts`. If the
         name belongs to the rows of a dropped table of TiDB, that Iceberg table is renamed first. If it has another
         logical id without a drop, it is the same table: TiDB gives a new id when partitions are removed."""
-        identifier = self._target.identifier(version.name, shape)
-        found = self._loaded(identifier, shape)
+        found = self.loaded(self.newest(version.name, shape), shape)
         if found is not None and found.table_id != version.head.id and DROPPED in found.table.properties:
-            self._set_aside(found, version)
+            self.set_aside_all(version, shape)
             found = None
         if found is not None:
-            self._check_source(found, version, before)
+            self.check_source(found, version, before)
             found.table_id = version.head.id
         if found is None:
-            properties = {texts.FEED: self.feed, SOURCE: ".".join(version.name), TABLE_ID: str(version.head.id)}
-            properties |= {FIELDS: EMPTY.text, SINCE: str(self.since_ts if since_ts is None else since_ts)}
-            table = self._lake.create(identifier, shape, properties, self._new_name(), self._clock.now_ms())
-            self.created.known.put(str(table.metadata.table_uuid), identifier)
-            found = LakeTable(identifier, shape, table, version.head.id, parsed(table.schema(), EMPTY.text), None)
-            self._open[identifier] = found
+            since = {SINCE: str(self.since_ts if since_ts is None else since_ts)}
+            found = self.new_table(self.newest(version.name, shape), version, shape, since)
         try:
             schema = evolved(found.schema, shape, version, before)
         except CannotEncode as error:
@@ -86,7 +73,28 @@ class LakeTables:
             found.schema, found.evolves = schema, True
         return found
 
-    def _loaded(self, identifier: Identifier, shape: Shape, *, older: bool = False) -> LakeTable | None:
+    def new_table(
+        self, identifier: Identifier, version: TableVersion, shape: Shape, more: Mapping[str, str]
+    ) -> LakeTable:
+        """Create an Iceberg table without columns for the rows of a table version. `more`: properties besides those of
+        every table."""
+        properties = {texts.FEED: self.feed, SOURCE: ".".join(version.name), TABLE_ID: str(version.head.id)}
+        properties |= {FIELDS: EMPTY.text, **more}
+        table = self._lake.create(identifier, shape, properties, self._new_name(), self._clock.now_ms())
+        self.created.known.put(str(table.metadata.table_uuid), identifier)
+        found = LakeTable(identifier, shape, table, version.head.id, parsed(table.schema(), EMPTY.text), None)
+        self._open[identifier] = found
+        return found
+
+    def newest(self, name: Name, shape: Shape) -> Identifier:
+        """The name of the newest version of the Iceberg table for a table of TiDB; it may not exist."""
+        first = self._target.identifier(name, shape)
+        if shape == "changes":
+            return first
+        source = ".".join(name)
+        return newest_version(first, source, lambda one: self.loaded(one, shape), self.created.known)
+
+    def loaded(self, identifier: Identifier, shape: Shape, *, older: bool = False) -> LakeTable | None:
         """The Iceberg table with this name, which is read at the first call; None if it does not exist. `older`: accept
         a table that another program has rolled back. Raises FeedFailed if another feed or program writes it, or a newer
         worker of this feed."""
@@ -125,27 +133,38 @@ class LakeTables:
             raise failed("sink", where, "a feed of this name that was removed has written it: drop or rename the "
                          "table, or create the feed under another name")  # fmt: skip
 
-    def _check_source(self, found: LakeTable, version: TableVersion, before: TableVersion | None = None) -> None:
+    def check_source(self, found: LakeTable, version: TableVersion, before: TableVersion | None = None) -> None:
+        """Check that an Iceberg table has the rows of the table of TiDB that is now `version`, and was `before`. Raises
+        FeedFailed."""
         source = found.table.properties.get(SOURCE)
         if source not in {".".join(one.name) for one in (version, before) if one is not None}:
             raise failed("sink", self._lake.named(found.identifier), f"it has the rows of {source}, and those of "
                          f"{'.'.join(version.name)} would be mixed with them: put {{database}} into the namespace, or "
                          "leave one of the tables out by filter.rules")  # fmt: skip
 
-    def _set_aside(self, old: LakeTable, after: TableVersion) -> None:
+    def set_aside(self, old: LakeTable, after: TableVersion) -> None:
         """Rename a table whose table of TiDB was dropped, because `after` gets its name."""
         if DROPPED not in old.table.properties:  # the feed leaves out the DDL that has dropped it
-            self._check_source(old, after)
+            self.check_source(old, after)
         dropped_ts = int(old.table.properties.get(DROPPED, old.through_ts))
-        self._move(old, set_aside(old.identifier, dropped_ts))
+        self.move(old, set_aside(old.identifier, dropped_ts))
         self.created.known.forget(str(old.table.metadata.table_uuid))
 
-    def _move(self, found: LakeTable, goal: Identifier) -> None:
+    def set_aside_all(self, after: TableVersion, shape: Shape) -> None:
+        """Set aside every version of a table whose table of TiDB was dropped, because `after` gets its name. The oldest
+        is first, so that the others are found after a crash."""
+        first, newest = self._target.identifier(after.name, shape), self.newest(after.name, shape)
+        for number in range(1, number_of(first, newest) + 1):
+            found = self.loaded(version_of(first, number), shape)
+            if found is not None:
+                self.set_aside(found, after)
+
+    def move(self, found: LakeTable, goal: Identifier) -> None:
         """Rename a table. No catalog renames on a condition, so the table is read just before, and compared after: a
         newer worker may have put another one in its place."""
         uuid, source = found.table.metadata.table_uuid, found.identifier
         del self._open[source]
-        fresh = self._loaded(source, found.shape)
+        fresh = self.loaded(source, found.shape)
         same = fresh is not None and fresh.table.metadata.table_uuid == uuid
         if same:
             del self._open[source]
@@ -169,10 +188,10 @@ class LakeTables:
         there = self._lake.load(identifier)
         if there is None or there.properties.get(texts.FEED) != self.feed:
             return
-        found = self._loaded(identifier, shape_of(identifier))
+        found = self.loaded(identifier, shape_of(identifier))
         if found is not None and (found.marks is None or found.marks.fence != self._order.fence):
             loaded = b"" if found.marks is None and loading else found.loaded
-            self._commit(found, at if found.marks is None else found.marks.at, loaded=loaded)
+            self.commit(found, at if found.marks is None else found.marks.at, loaded=loaded)
 
     def accept_older(self, at: Position, *, loading: bool) -> None:
         """Continue after `at` with tables that another program has rolled back or dropped, although they lack rows.
@@ -180,28 +199,30 @@ class LakeTables:
         table continues with the rows above the key up to which it has them."""
         self.created.accept_gone()
         for uuid, identifier in self.created.known:
-            found = self._loaded(identifier, shape_of(identifier), older=True)
+            found = self.loaded(identifier, shape_of(identifier), older=True)
             assert found is not None
             newest = texts.newest(
                 self._lake.told(found.table), found.table.properties, self._order.tenant, self._lake.named(identifier)
             )
             if not self.created.shows_newest(uuid, newest):
-                self._commit(found, at, loaded=(found.loaded or b"") if loading else None)
+                self.commit(found, at, loaded=(found.loaded or b"") if loading else None)
 
     def create(self, version: TableVersion, shape: Shape, at: Position) -> None:
         """Create the Iceberg table for initial rows as of `at`, unless it exists."""
         table = self.table(version, shape, since_ts=0)
         if table.marks is None:
-            self._commit(table, at, loaded=b"")
+            self.commit(table, at, loaded=b"")
 
     # ---- rows
 
     def add_changes(self, table: LakeTable, batches: Sequence[RowBatch]) -> None:
         """Write events into data files of a table of changes. `commit_changes` commits them."""
         for hour, rows in by_hour(change_rows(batches, table.schema)):
-            self._write(table, rows, hour)
+            self.write(table, rows, hour)
 
-    def _write(self, table: LakeTable, rows: pa.Table, hour: int | None) -> None:
+    def write(self, table: LakeTable, rows: pa.Table, hour: int | None) -> None:
+        """Write rows into data files, which the next commit adds. `hour`: their partition, in hours since 1970; None
+        without partitions."""
         for part in pieces(rows, self._target.file_bytes):
             with self._lake.asking(self._lake.named(table.identifier)):
                 table.files.append(write_file(table.table, table.schema.schema, part, self._new_name(), hour))
@@ -209,151 +230,22 @@ class LakeTables:
     def commit_changes(self, table: LakeTable, at: Position, loaded: bytes | None) -> None:
         """Commit the files that `add_changes` has written. All events up to `at` are then in the table. `loaded`: while
         the feed loads its initial rows, the highest raw key that the table then has; otherwise None."""
-        self._commit(table, at, loaded=loaded)
-
-    def commit_net(self, table: LakeTable, nets: Sequence[TableNet], at: Position, loaded: bytes | None) -> None:
-        """Commit a net change to the mirrored table. All events up to `at` are then in it. `loaded`: while the feed
-        loads its initial rows, the highest raw key that the table then has; otherwise None. Raises FeedFailed if the
-        table has no key."""
-        keys = [column.name for column in nets[-1].handle]
-        if not keys:
-            raise failed("encode", ".".join(nets[-1].version.name), "the table has no primary key and no unique key "
-                         "that is NOT NULL: only mode=changelog has its rows")  # fmt: skip
-        earlier = SINCE not in table.table.properties  # releases that leave rows of lost keys do not set it
-        deleted = [keys for one in nets for keys in replaced_keys(one, inserts=earlier)]
-        puts = pa.concat_tables(
-            [table_rows(one.columns, rows, table.schema) for one in nets for rows in (one.updates, one.inserts)]
-        )
-        first = nets[-1].handle[0]
-        there = self._lake.files(table.table)
-        ranges = [key_range(table.table.schema(), one, table.schema.fields[first.id]) for one in there]
-        gone = pa.chunked_array([one[first.name].combine_chunks() for one in deleted], puts[first.name].type)
-        plan = rewrites(ranges, gone.combine_chunks(), puts[first.name].combine_chunks())
-        removed = {one.file for one in plan}
-        for one in plan:
-            rows = puts.slice(0, 0) if one.file is None else self._read(table, there[one.file])
-            self._write(table, merged(rows, keys, deleted, puts.take(pa.array(one.puts))), None)
-        if table.evolves and table.schema.filled:
-            for number in {*range(len(there))} - removed:
-                self._write(table, self._read(table, there[number]), None)
-            removed |= {*range(len(there))}
-        self._commit(table, at, [file for number, file in enumerate(there) if number in removed], loaded=loaded)
-
-    def _all_if_filled(self, table: LakeTable, there: Sequence[DataFile]) -> list[DataFile]:
-        """All files of `there`, if the table's next schema adds columns whose default is the value of existing rows, so
-        that files must be rewritten; otherwise none."""
-        return list(there) if table.evolves and table.schema.filled else []
-
-    def _read(self, table: LakeTable, file: DataFile) -> pa.Table:
-        """Read the rows of a data file in the columns of the table's next schema. Columns that it adds have their
-        default."""
-        with self._lake.asking(self._lake.named(table.identifier)):
-            rows = read_file(table.table, table.schema.schema, file)
-        if table.evolves:
-            for column in table.schema.filled:
-                place = rows.schema.get_field_index(column.name)
-                value = converted(column, pa.array([origin_default(column)], arrow_type(kind_of(column))))
-                filled = value.take(pa.array(np.zeros(rows.num_rows, np.int64))).cast(rows.schema.field(place).type)
-                rows = rows.set_column(place, rows.schema.field(place), filled)
-        return rows
-
-    # ---- DDLs
-
-    def touched(self, mark: TableDdl) -> list[Identifier]:
-        """The names of the Iceberg tables that a DDL may rename or commit to, including names used while it renames.
-        Some of them may not exist."""
-        found: dict[Identifier, None] = {}
-        for shape in self._target.shapes:
-            for change in mark.changes:
-                found |= dict.fromkeys(self._target.identifier(name, shape) for name in change.names)
-                if change.after is not None:
-                    found[self._between(change.after, shape)] = None
-        return list(found)
-
-    def _between(self, after: TableVersion, shape: Shape) -> Identifier:
-        """The name of a table while its name is changed to that of `after`: two tables may swap their names."""
-        goal = self._target.identifier(after.name, shape)
-        return (*goal[:-1], f"{goal[-1]}__renamed_{after.head.id}")
-
-    def ddl(self, mark: TableDdl) -> None:
-        """Apply a DDL. All rows before it must be committed. Idempotent, so it can be repeated after a crash."""
-        self.created.moving = self.touched(mark)
-        for shape in self._target.shapes:
-            if shape == "table" and mark.event.action in _ROWS_MOVE:
-                raise failed("ddl", f"{mark.event.database}.{mark.event.table}", f"{mark.event.action} at commit_ts "
-                             f"{mark.event.commit_ts}: rows come or go without events; leave the table out by "
-                             "filter.rules, or set mode=changelog")  # fmt: skip
-            self._rename(mark, shape)
-            for change in mark.changes:
-                if change.after is not None and change.after.head.kind == "table":
-                    self._changed(mark, shape, change.before, change.after)
-                elif change.before is not None and change.before.head.kind == "table":
-                    self._dropped(mark, shape, change.before)
-        self.created.moving = ()
-
-    def _rename(self, mark: TableDdl, shape: Shape) -> None:
-        """Rename the Iceberg tables of this shape whose tables a DDL renames. Each first gets a temporary name, because
-        two tables may swap their names."""
-        moved = [one for one in mark.changes if one.before and one.after and one.before.name != one.after.name]
-        between: list[tuple[Identifier, Identifier, TableVersion]] = []
-        for one in moved:
-            assert one.before is not None
-            assert one.after is not None
-            source, goal = (self._target.identifier(version.name, shape) for version in (one.before, one.after))
-            middle = self._between(one.after, shape)
-            found = self._loaded(source, shape)
-            if found is not None and found.table_id == one.before.head.id and source != goal:
-                self._move(found, middle)
-            between.append((middle, goal, one.after))
-        for middle, goal, after in between:
-            found = self._loaded(middle, shape)
-            if found is None:
-                continue
-            other = self._loaded(goal, shape)
-            if other is not None:
-                self._set_aside(other, after)
-            self._move(found, goal)
-
-    def _changed(self, mark: TableDdl, shape: Shape, before: TableVersion | None, after: TableVersion) -> None:
-        event = mark.event
-        found = self._loaded(self._target.identifier(after.name, shape), shape)
-        if found is not None and before is None and found.table_id != after.head.id:
-            self._set_aside(found, after)
-        table = self.table(after, shape, before, event.commit_ts)
-        if table.through_ts >= event.commit_ts and not table.evolves:
-            return
-        removed: list[DataFile] = []
-        if event.action == _TRUNCATE and shape == "table":
-            removed = self._lake.files(table.table)
-        elif event.action == _TRUNCATE:
-            row = truncate_row(table.schema, event.commit_ts, event.start_ts, event.schema_version)
-            for hour, rows in by_hour(row):
-                self._write(table, rows, hour)
-        elif shape == "table":
-            removed = self._all_if_filled(table, self._lake.files(table.table))
-            for file in removed:
-                self._write(table, self._read(table, file), None)
-        known = {SOURCE: ".".join(after.name), TABLE_ID: str(after.head.id)}
-        if table.evolves or removed or table.files or not known.items() <= table.table.properties.items():
-            self._commit(table, Position(event.commit_ts), removed, known)
-
-    def _dropped(self, mark: TableDdl, shape: Shape, before: TableVersion) -> None:
-        found = self._loaded(self._target.identifier(before.name, shape), shape)
-        if found is not None and found.table_id == before.head.id and DROPPED not in found.table.properties:
-            ts = mark.event.commit_ts
-            self._commit(found, Position(ts), (), {DROPPED: str(ts)})
-            self.created.known.forget(str(found.table.metadata.table_uuid))
+        self.commit(table, at, loaded=loaded)
 
     # ---- commits
 
-    def _commit(
+    def commit(
         self,
         table: LakeTable,
         at: Position,
         removed: Sequence[DataFile] = (),
         properties: Mapping[str, str] | None = None,
         loaded: bytes | None = None,
+        tag: str | None = None,
     ) -> None:
+        """Commit the written files of a table, its next schema, and that it has all events up to `at`. `removed`: the
+        files that they replace. `properties`: more properties of the table. `loaded`: as of `commit_changes`. `tag`: a
+        tag of the snapshot that stays."""
         marks = Marks(self.feed, at, self._order.fence, loaded)
         shown = marks.texts(self._order.tenant)
         now_ms, sequence = self._clock.now_ms(), table.table.metadata.next_sequence_number()
@@ -366,6 +258,7 @@ class LakeTables:
             table.schema.schema if table.evolves else None,
             at.low_ts,
             [name for name in (texts.LOADED,) if name in table.table.properties and name not in shown],
+            tag,
         )
         self._lake.commit(table.table, change)
         self.created.known.committed(str(table.table.metadata.table_uuid), sequence)

@@ -76,6 +76,22 @@ def first_schema(shape: Shape) -> Schema:
     return Schema(_meta(COMMIT_TIME)) if shape == "changes" else Schema()
 
 
+class TypeChanged(CannotEncode):
+    """The type of a column has changed in a way that Iceberg does not support."""
+
+
+def changes_type(now: LakeSchema, version: TableVersion, before: TableVersion | None) -> bool:
+    """Whether a table itself cannot go on with the schema `now`, because a type has changed. Arguments as of
+    `evolved`."""
+    try:
+        evolved(now, "table", version, before)
+    except TypeChanged:
+        return True
+    except CannotEncode:
+        return False
+    return False
+
+
 def evolved(now: LakeSchema, shape: Shape, version: TableVersion, before: TableVersion | None = None) -> LakeSchema:
     """The schema for the rows of a table version that follows the schema `now`. `before`: the version that a DDL has
     changed to `version`; None if it is not known. Raises CannotEncode for a change that Iceberg does not support."""
@@ -155,7 +171,7 @@ def _check_types(
             known = rewritten
         lost = shape == "table" and known is not None and not keeps_values(known, column)
         if lost or (found is not None and not widens(found.field_type, wanted.field_type)):
-            raise CannotEncode(
+            raise TypeChanged(
                 f"the type of column {column.name} has changed, and its values in Iceberg with it: leave the table out "
                 "by filter.rules"
             )

@@ -54,6 +54,18 @@ def location(warehouse: str, identifier: Identifier, name: str) -> str:
     return f"{warehouse.rstrip('/')}/{_UNSAFE.sub('_', '.'.join(identifier))}-{name}"
 
 
+def version_of(identifier: Identifier, number: int) -> Identifier:
+    """The name of a version of the Iceberg table `identifier`. The first version has the name itself."""
+    return identifier if number == 1 else (*identifier[:-1], f"{identifier[-1]}__v{number}")
+
+
+def number_of(identifier: Identifier, version: Identifier) -> int:
+    """The number of a version of the Iceberg table `identifier`; 1 if `version` is not the name of a later one."""
+    digits = version[-1].removeprefix(f"{identifier[-1]}__v")
+    found = int(digits) if digits.isdecimal() and digits.isascii() else 1
+    return found if found > 1 and version_of(identifier, found) == version else 1
+
+
 def set_aside(identifier: Identifier, ts: int) -> Identifier:
     """The new name of an Iceberg table whose table of TiDB was dropped at `ts`, when a new table needs its name."""
     prefix = set_aside_prefix(identifier)

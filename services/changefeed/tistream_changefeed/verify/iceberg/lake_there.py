@@ -14,8 +14,10 @@ from tistream.model.ts import Window
 from tistream.schema.visible import Name
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.sinks.iceberg import marks as texts
+from tistream_changefeed.sinks.iceberg.kept.known_tables import KnownTables
 from tistream_changefeed.sinks.iceberg.kept.lake_table import DROPPED, FIELDS, SINCE, SOURCE, LakeTable, shape_of
 from tistream_changefeed.sinks.iceberg.kept.own_table import Stored, stored
+from tistream_changefeed.sinks.iceberg.kept.table_versions import newest_version
 from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_rows import arrow_schema
 from tistream_changefeed.sinks.iceberg.table_schema import parsed
@@ -49,7 +51,7 @@ class LakeThere:
         """The Iceberg table `identifier`, with the rows of the TiDB table `name`, which exists as of the feed's
         progress; None if the feed has not created it. Raises Unavailable if the feed has dropped or renamed it
         since."""
-        found = self._loaded(identifier)
+        found = self._loaded(self._newest(identifier, ".".join(name)))
         if identifier not in self._checked:
             self._check_kept(identifier, found, ".".join(name))
             self._checked.add(identifier)
@@ -71,6 +73,11 @@ class LakeThere:
             for rows in table.table.scan(row_filter).to_arrow_batch_reader():
                 self.check_time(f"table {'.'.join(table.identifier)} was not read in time")
                 yield pa.Table.from_batches([rows]).cast(kind)
+
+    def _newest(self, identifier: Identifier, source: str) -> Identifier:
+        own = self.lake.load(self.own)
+        known = KnownTables({} if own is None else own.properties, self.lake.named(self.own))
+        return newest_version(identifier, source, self._loaded, known)
 
     def _stored(self) -> Stored:
         own = self.lake.load(self.own)

@@ -11,12 +11,14 @@ from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.table_schema import LakeSchema, Shape
 from tistream_changefeed.sinks.iceberg.target import Identifier
 
-FIELDS, SOURCE, TABLE_ID, DROPPED, SINCE = (
-    f"tistream.{name}" for name in ("fields", "source", "table_id", "dropped_at", "since_ts")
+FIELDS, SOURCE, TABLE_ID, DROPPED, SINCE, NEXT, MADE = (
+    f"tistream.{name}"
+    for name in ("fields", "source", "table_id", "dropped_at", "since_ts", "next_version", "version_ts")
 )
 """Properties of a table. `since_ts`: the commit_ts of the DDL for which the feed created the table, or the position of
 the feed when it created the table for rows. The table has only rows from after it. 0 if the feed has loaded the rows
-from before."""
+from before. `next_version`: the name of the Iceberg table that goes on with the rows, since a DDL has changed a type.
+`version_ts`: the commit_ts of that DDL, in the table that goes on."""
 
 
 @dataclass(slots=True)

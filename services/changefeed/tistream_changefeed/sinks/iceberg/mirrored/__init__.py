@@ -1,0 +1,2 @@
+"""What a feed into Iceberg does with the tables themselves (not with their changes): their rows, DDLs, and the new
+version of a table (`t__v2`) after a change of a type that Iceberg cannot have."""

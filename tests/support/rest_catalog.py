@@ -15,23 +15,43 @@ from urllib.parse import unquote
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, NoSuchViewError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import CommitTableRequest, Table
 
 TOKEN = "hush-5570"
-_CODES = {NoSuchTableError: 404, TableAlreadyExistsError: 409, CommitFailedException: 409}
+Views = dict[tuple[str, str], dict[str, Any]]
+_CODES = {NoSuchTableError: 404, NoSuchViewError: 404, TableAlreadyExistsError: 409, CommitFailedException: 409}
 
 
 def _table(table: Table) -> dict[str, Any]:
     return {"metadata-location": table.metadata_location, "metadata": json.loads(table.metadata.model_dump_json())}
 
 
-def _answer(catalog: Catalog, method: str, path: list[str], body: bytes) -> Any:
+def _answer(catalog: Catalog, views: Views, method: str, path: list[str], body: bytes) -> Any:
     found: Any = {}
     match method, path:
         case "GET", ["config"]:
-            found = {"defaults": {}, "overrides": {}}
+            found = {"defaults": {"view-endpoints-supported": "true"}, "overrides": {}}
+        case "POST", ["namespaces", namespace, "views"]:
+            view = json.loads(body)
+            views[namespace, view["name"]] = {
+                "view-uuid": "5570",
+                "format-version": 1,
+                "location": "",
+                "schemas": [view["schema"]],
+                "current-version-id": 1,
+                "versions": [view["view-version"]],
+                "version-log": [],
+            }
+            found = {"metadata-location": "", "metadata": views[namespace, view["name"]]}
+        case "GET", ["namespaces", namespace, "views", name]:
+            if (namespace, name) not in views:
+                raise NoSuchViewError(name)
+            found = {"metadata-location": "", "metadata": views[namespace, name]}
+        case "DELETE", ["namespaces", namespace, "views", name]:
+            if views.pop((namespace, name), None) is None:
+                raise NoSuchViewError(name)
         case "POST", ["namespaces"]:
             catalog.create_namespace_if_not_exists(tuple(json.loads(body)["namespace"]))
             found = {"namespace": json.loads(body)["namespace"], "properties": {}}
@@ -59,6 +79,7 @@ def _answer(catalog: Catalog, method: str, path: list[str], body: bytes) -> Any:
 @contextmanager
 def rest_catalog(root: Path) -> Iterator[str]:
     """A server for a `with` block, with its tables below a directory; yields its URL."""
+    views: Views = {}
     catalog = SqlCatalog("behind", uri=f"sqlite:///{root}/behind.db", warehouse=f"file://{root}/warehouse")
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,7 +93,7 @@ def rest_catalog(root: Path) -> Iterator[str]:
                 code, found = 401, {"error": {"message": "who are you?", "type": "NotAuthorizedException", "code": 401}}
             else:
                 try:
-                    found = _answer(catalog, self.command, path, body)
+                    found = _answer(catalog, views, self.command, path, body)
                 except tuple(_CODES) as error:
                     code = _CODES[type(error)]
                     found = {"error": {"message": str(error), "type": type(error).__name__, "code": code}}
@@ -83,7 +104,7 @@ def rest_catalog(root: Path) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(answer)
 
-        do_GET = do_POST = do_HEAD = _do
+        do_GET = do_POST = do_HEAD = do_DELETE = _do
 
         def log_message(self, *_: Any) -> None:
             """Nothing."""

@@ -87,7 +87,7 @@ def rows_at(rows: pa.Table, pages: Sequence[DiffPage]) -> pa.Table | None:
         return None
     if not gone:
         return rows
-    kept = _without(rows, pa.concat_tables(gone), keys)
+    kept = without(rows, pa.concat_tables(gone), keys)
     return pa.concat_tables([kept, *come])
 
 
@@ -120,7 +120,8 @@ def keys_of(pages: Sequence[DiffPage]) -> tuple[str, ...]:
     return next((page.keys for page in pages if page.keys), ())
 
 
-def _without(rows: pa.Table, gone: pa.Table, keys: Sequence[str]) -> pa.Table:
+def without(rows: pa.Table, gone: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The rows whose key is not among those of `gone`, in their order. `keys`: the names of the key columns."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 

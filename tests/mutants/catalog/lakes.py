@@ -100,3 +100,40 @@ def a_letter_is_written_again_after_a_crash(original: Function) -> Function:
     """The letters that are there are not looked at."""
 
     return lambda self, table, least_ts: set()
+
+
+@mutant(
+    "tistream_changefeed:Deltas._files",
+    invariants=(38,),
+    catchers=("test_small_changes_wait_in_the_delta_and_a_reader_may_open_both_tables_in_any_order",),
+)
+def a_delta_forgets_rows_when_the_table_has_them(original: Function) -> Function:
+    """A reader that has opened the table before it took the rows does not find them in the delta."""
+
+    def broken(self: Any, table: Any, delta: Any) -> Any:
+        found = original(self, table, delta)
+        return found._replace(old=[*found.old, *found.taken], taken=[])
+
+    return broken
+
+
+@mutant(
+    "tistream_changefeed:Deltas.settle",
+    invariants=(38,),
+    catchers=("test_ddls_come_to_a_table_and_its_delta_though_the_worker_is_killed",),
+)
+def a_ddl_comes_before_the_rows_that_wait(original: Function) -> Function:
+    """The table does not take the rows of its delta before a DDL, which empties the delta."""
+
+    return lambda self, version, ts: None
+
+
+@mutant(
+    "tistream_changefeed:LakeDdls._rows_again",
+    invariants=(38,),
+    catchers=("test_a_new_version_of_a_table_has_all_rows_though_the_worker_is_killed",),
+)
+def a_new_version_begins_without_rows(original: Function) -> Function:
+    """The rows from before the DDL are not read again."""
+
+    return lambda self, table, version, window: iter(())

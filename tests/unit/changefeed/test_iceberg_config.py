@@ -45,6 +45,8 @@ def test_a_uri_names_catalog_namespace_and_what_is_kept() -> None:
         ("iceberg://lake?colour=red&" + PLACE, {}, "unknown"),
         ("iceberg://lake?catalog-uri=mysql://a:hush@h/c&warehouse=file:///lake", {}, "has a password"),
         ("iceberg://lake?access-key=a&" + PLACE, {}, "needed together"),
+        ("iceberg://lake?delta-share=5&" + PLACE, {}, "only a table itself has a delta"),
+        ("iceberg://lake?mode=both&delta-share=101&" + PLACE, {}, "delta-share"),
         ("iceberg://lake?mode=upsert&" + PLACE, {"force-replicate": True}, "cannot be mirrored"),
         ("iceberg://lake?" + PLACE, {"tistream": {"on-table-error": "stop-table"}}, "stops as a whole"),
         ("iceberg://lake?" + PLACE, {"sink": {"column-selectors": []}}, "column selectors"),
@@ -76,6 +78,9 @@ def test_two_tables_of_one_name_need_the_database_in_the_namespace() -> None:
         version([column("id")], [Key("primary", ("id",), primary=True)], database=name, table_id=number)
         for number, name in enumerate(("a", "b"), 1)
     ]
+    with_deltas = feed(f"iceberg://lake?{PLACE}&mode=upsert&delta-share=5")
+    assert with_deltas.target.delta_share == 5
+    assert [one.topic for one in with_deltas.plan(tables).tables] == ["a.t, a.t_delta", "b.t, b.t_delta"]
     planned = feed(f"iceberg://lake?{PLACE}&mode=both").plan(tables)
     assert [one.topic for one in planned.tables] == ["a.t__changes, a.t", "b.t__changes, b.t"]
     with pytest.raises(InvalidRequest, match="two tables"):

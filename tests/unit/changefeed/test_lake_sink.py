@@ -4,7 +4,7 @@ the table as it was at its resolved_ts."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -46,6 +46,8 @@ from tistream_changefeed.sinks.iceberg.table_schema import Shape
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget
 from tistream_changefeed.sinks.iceberg.upkeep import DAY_MS, Keeping
 from tistream_changefeed.sinks.left_out import LetterMark
+from tistream_client.core.errors import WrongArgument
+from tistream_client.lake.now import rows_now
 
 TENANT = TenantKey("7", "acme")
 NOW_MS = 20_000 * DAY_MS
@@ -93,8 +95,8 @@ class LifesLake(Lake):
 class Life:
     """Holders one after the other, of which some wake up while others work."""
 
-    def __init__(self, seed: int, root: Path) -> None:
-        self.rng, self.clock = Random(seed), ManualClock(NOW_MS)
+    def __init__(self, seed: int, root: Path, target: LakeTarget = TARGET) -> None:
+        self.rng, self.clock, self.target = Random(seed), ManualClock(NOW_MS), target
         self.warehouse = f"file://{root}/lake"
         self.catalog = SqlCatalog("lake", uri="sqlite://", warehouse=self.warehouse)
         stamps = sorted(self.rng.sample(range(START + 1, END + 1), 10))
@@ -142,7 +144,7 @@ class Life:
             self.hold()
 
     def sink(self, order: Order, lake: Lake | None = None) -> LakeSink:
-        return LakeSink(TARGET, lake or LifesLake(self), order, self.clock, lambda: next(self.names))
+        return LakeSink(self.target, lake or LifesLake(self), order, self.clock, lambda: next(self.names))
 
     def hold(self) -> None:
         """A new holder works until it has finished, fails or is killed; or it stops in the middle. It may have the
@@ -208,13 +210,33 @@ class Life:
             for snapshot, summary in zip(table.metadata.snapshots, self.summaries(f"d.{name}"), strict=True):
                 at_ts = int(summary["tistream.resolved_ts"])
                 found = table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
-                newest = {event[2]: event for event in mine if event[0] <= at_ts}
-                default = 7 if name == "t" and at_ts >= self.ddl else None
-                assert sorted((row["id"], row["value"], row.get("added")) for row in found) == sorted(
-                    (number, event[4], default if event[0] <= self.ddl else None)
-                    for number, event in newest.items()
-                    if event[4] is not None
-                )
+                assert shown(found) == self.state_at(name, at_ts)
+
+    def state_at(self, name: str, at_ts: int) -> list[tuple[Any, ...]]:
+        """The rows of a table at a ts: id, value, and the column that the DDL has added."""
+        newest = {event[2]: event for event in self.events if event[1] == name and event[0] <= at_ts}
+        default = 7 if name == "t" and at_ts >= self.ddl else None
+        return sorted(
+            (number, event[4], default if event[0] <= self.ddl else None)
+            for number, event in newest.items()
+            if event[4] is not None
+        )
+
+    def check_now(self) -> None:
+        """Each snapshot of a delta and the one of its table that it names are the table at one ts."""
+        for name in ("t", "other"):
+            if not self.catalog.table_exists(f"d.{name}_delta"):  # a row came and went in its only window
+                assert self.state_at(name, END) == self.rows(f"d.{name}")
+                continue
+            table, delta = (self.catalog.load_table(f"d.{name}{end}") for end in ("", "_delta"))
+            for snapshot, summary in zip(delta.metadata.snapshots, self.summaries(f"d.{name}_delta"), strict=True):
+                base = int(summary["tistream.base"]) if "tistream.base" in summary else None
+                if base is not None:  # else it is the fence of a worker that has taken over, and nothing was there yet
+                    at_ts = int(summary["tistream.resolved_ts"])
+                    assert shown(joined(table, base, delta, snapshot.snapshot_id)) == self.state_at(name, at_ts)
+            at_end = rows_now(table, delta)
+            assert at_end.schema.metadata[b"tistream.ts"].decode() == delta.properties["tistream.resolved_ts"]
+            assert shown(at_end.to_pylist()) == self.state_at(name, END)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.catalog.load_table(name).scan().to_arrow().to_pylist()
@@ -223,6 +245,20 @@ class Life:
     def summaries(self, name: str) -> list[Mapping[str, str]]:
         snapshots = self.catalog.load_table(name).metadata.snapshots
         return [one.summary.additional_properties for one in snapshots if one.summary is not None]
+
+
+def shown(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted((row["id"], row["value"], row.get("added")) for row in rows)
+
+
+def joined(table: Table, table_at: int, delta: Table, delta_at: int) -> list[dict[str, Any]]:
+    """The rows of a snapshot of a table without the keys of one of its delta, and the rows of that one."""
+    rows, changed = (
+        one.scan(snapshot_id=at).to_arrow().to_pylist() for one, at in ((table, table_at), (delta, delta_at))
+    )
+    keys = [row["id"] for row in changed]
+    assert len(set(keys)) == len(keys)
+    return [row for row in rows if row["id"] not in keys] + [row for row in changed if not row["_deleted"]]
 
 
 def op_of(old: int | None, new: int | None) -> str:
@@ -262,6 +298,14 @@ def test_each_change_is_there_once_whoever_is_killed_or_wakes_up_late(seed: int,
     life.run()
     life.check()
     assert len(life.rows("d.t__changes")) + len(life.rows("d.other__changes")) == len(life.events)
+
+
+@pytest.mark.parametrize("seed", seeds(2, 300))
+def test_a_table_and_its_delta_are_the_table_at_one_ts_whoever_is_killed(seed: int, tmp_path: Path) -> None:
+    life = Life(seed, tmp_path, replace(TARGET, delta_share=30))
+    life.run()
+    life.check()
+    life.check_now()
 
 
 def test_a_worker_that_wakes_up_in_the_middle_of_a_window_commits_nothing_more(tmp_path: Path) -> None:
@@ -554,7 +598,7 @@ def test_a_worker_that_takes_over_in_a_rename_finds_the_tables(tmp_path: Path, l
 
 
 @pytest.mark.parametrize("last", [None, *cases((3, 5, 7, 9), (0, 1, 2, 4, 6, 8, 10, 11, 12, 13, 14))])
-def test_a_type_that_iceberg_cannot_change_begins_a_new_version_of_the_table(tmp_path: Path, last: int | None) -> None:
+def test_a_new_version_of_a_table_has_all_rows_though_the_worker_is_killed(tmp_path: Path, last: int | None) -> None:
     """The first version stays, under a tag. A rename gives the new name to the newest version. The worker is killed
     before its step `last`."""
     feed = Steady(tmp_path, replace(TARGET, shapes=("table",), file_bytes=16))
@@ -630,6 +674,145 @@ def test_the_newest_version_is_found_though_the_first_one_was_dropped(tmp_path: 
 
 def typed_columns() -> list[dict[str, Any]]:
     return [ID, feed_tables.column("value", t.VARCHAR, Flen=30) | {"id": 9}]
+
+
+def test_small_changes_wait_in_the_delta_and_a_reader_may_open_both_tables_in_any_order(tmp_path: Path) -> None:
+    """After each window the snapshots of both; those of two windows that follow each other are right together."""
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",), delta_share=20, file_bytes=64))
+    rng, catalog = Random(1), feed.life.catalog
+    state: dict[int, int] = {}
+    seen: list[tuple[int, int, dict[int, int]]] = []  # snapshots of the table and of the delta, and the rows
+    rewritten = 0
+    for number in range(12):
+        chosen = range(1, 21) if number == 0 else rng.sample(range(1, 26), rng.choice((1, 1, 4)))
+        feed.changes(BEFORE, written(feed, BEFORE, state, [-one if rng.random() < 0.3 else one for one in chosen]))
+        table, delta = catalog.load_table("d.t"), catalog.load_table("d.t_delta")
+        assert table.properties["tistream.delta"] == "t_delta"
+        seen.append((current(table), current(delta), dict(state)))
+        assert {row["id"]: row["value"] for row in rows_now(table, delta).to_pylist()} == state
+        summary = table.metadata.current_snapshot().summary.additional_properties  # type: ignore[union-attr]
+        then = next((rows for _, at, rows in seen if ts_of(delta, at) == summary["tistream.resolved_ts"]), {})
+        assert {row["id"]: row["value"] for row in feed.life.rows("d.t")} == then
+        rewritten += number > 1 and seen[-2][0] != seen[-1][0]
+    assert 0 < rewritten < 8
+    for at, (_, snapshot, rows) in enumerate(seen):
+        for other, _, _ in seen[max(0, at - 1) : at + 2]:
+            found = joined(catalog.load_table("d.t"), other, catalog.load_table("d.t_delta"), snapshot)
+            assert {row["id"]: row["value"] for row in found} == rows, (at, other)
+    with pytest.raises(WrongArgument, match="is not the delta of the table"):
+        rows_now(catalog.load_table("d.t"), catalog.load_table("d.t"))
+
+
+def ts_of(table: Table, snapshot_id: int) -> str:
+    found = table.metadata.snapshot_by_id(snapshot_id)
+    assert found is not None
+    assert found.summary is not None
+    return found.summary.additional_properties["tistream.resolved_ts"]
+
+
+def written(feed: Steady, version: TableVersion, state: dict[int, Any], numbers: Sequence[int]) -> list[Change]:
+    """The next transaction of a feed, which puts rows into `state`, by id; those with a negative number are deleted."""
+    feed.ts += 1
+    more = {column.name: 7 for column in version.table.visible_columns[2:]}
+    text, out = version.table.visible_columns[1].tp == t.VARCHAR, []
+    for number in numbers:
+        key = abs(number)
+        value = f"v{feed.ts}" if text else feed.ts
+        old = {"id": key, "value": state[key], **more} if key in state else None
+        new = {"id": key, "value": value, **more} if number > 0 else None
+        if old or new:
+            out.append(Change(old, new, feed.ts, feed.ts - 1, str(key).encode()))
+        state.pop(key, None)
+        if new is not None:
+            state[key] = value
+    return out
+
+
+@pytest.mark.parametrize("last", [None, *cases((20, 45, 70, 95, 120), [*range(0, 128, 5), *range(3, 128, 5)])])
+def test_ddls_come_to_a_table_and_its_delta_though_the_worker_is_killed(tmp_path: Path, last: int | None) -> None:
+    """The worker is killed before its step `last`: a commit, the creation of a table, or a rename."""
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",), delta_share=40))
+    catalog = feed.life.catalog
+    text = feed_tables.column("value", t.VARCHAR, Flen=30) | {"id": 7}
+    third = feed_tables.column("added") | {"origin_default": "7"}
+    typed = feed_tables.version([ID, text, third], KEY)
+    moved, empty = (feed_tables.version([ID, text, third], KEY, name="moved", table_id=at) for at in (100, 105))
+    fresh = feed_tables.version([ID, VALUE], KEY, name="moved", table_id=106)
+    state: dict[int, Any] = {}
+    steps = itertools.count()
+
+    def dying() -> None:
+        if next(steps) == last:
+            raise Killed
+
+    def surely(act: Callable[[], None]) -> None:
+        """Do it; if the worker dies in it, the next one does."""
+        at = feed.ts
+        try:
+            act()
+        except Killed:
+            feed.life.interrupt = lambda: None  # type: ignore[method-assign]
+            feed.ts = at
+            feed.shard, feed.sink = opened_as(feed.life, feed.target)
+            feed.reread()
+            act()
+
+    def rows(version: TableVersion, *numbers: int) -> None:
+        changes = written(feed, version, state, numbers)
+        surely(lambda: feed.changes(version, changes))
+        check(version)
+
+    def check(version: TableVersion) -> None:
+        names = [name for _, name in catalog.list_tables("d")]
+        (name,) = {one for one in names if one in (version.name[1], f"{version.name[1]}__v2")} - replaced
+        table = catalog.load_table(f"d.{name}")
+        if not table.properties.get("tistream.delta"):
+            assert {row["id"]: row["value"] for row in feed.life.rows(f"d.{name}")} == state
+            return
+        found = rows_now(table, catalog.load_table(f"d.{name}_delta")).to_pylist()
+        assert {row["id"]: row["value"] for row in found} == state
+        assert all(row["added"] == 7 for row in found if "added" in row)
+
+    def ddl(action: str, *changes: TableChange) -> None:
+        surely(lambda: feed.ddl(action, *changes))
+
+    replaced: set[str] = set()
+    feed.life.interrupt = dying  # type: ignore[method-assign]
+    feed.reread()
+    rows(BEFORE, 1, 2, 3, 4, 5)
+    rows(BEFORE, 1)
+    ddl("add column", TableChange(BEFORE, AFTER))
+    check(AFTER)
+    rows(AFTER, -2)
+    state |= {one: f"w{one}" for one in state}
+    feed.again = state
+    ddl("modify column", TableChange(AFTER, typed))
+    replaced.add("t")
+    check(typed)
+    rows(typed, 3, 9)
+    rows(typed, -4)
+    ddl("rename table", TableChange(typed, moved))
+    check(moved)
+    rows(moved, 5)
+    state.clear()
+    ddl("truncate table", TableChange(moved, empty))
+    check(empty)
+    rows(empty, 6)
+    ddl("drop table", TableChange(empty, None))
+    assert feed.ids("d.moved") == [6]
+    state.clear()
+    ddl("create table", TableChange(None, fresh))
+    rows(fresh, 8)
+    if last is not None:
+        assert next(steps) > last, "the worker was killed"
+    feed.target = replace(feed.target, delta_share=0)
+    feed.life.interrupt = lambda: None  # type: ignore[method-assign]
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    rows(fresh, 7)
+    assert feed.ids("d.moved") == [7, 8]
+    feed.target = replace(feed.target, delta_share=40)
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    rows(fresh, -7)
 
 
 def test_a_letter_is_written_once_and_does_not_end_the_window_of_the_rows_beside_it(tmp_path: Path) -> None:
@@ -776,7 +959,8 @@ class Steady:
         def rows_of(version: TableVersion, window: Window) -> Iterator[RowEvents]:
             assert window.low < window.high == self.ts
             for number, value in self.again.items():
-                change = Change(None, {"id": number, "value": value}, self.ts, 0, str(number).encode())
+                more = {column.name: 7 for column in version.table.visible_columns[2:]}
+                change = Change(None, {"id": number, "value": value, **more}, self.ts, 0, str(number).encode())
                 yield RowEvents(split(EventWindow((feed_tables.batch(version, [change]),), ()), never))
 
         self.sink.reads_again(rows_of)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from support.feed_lake import Killed, LakeRun, run_to_end
+from support.feed_lake import HastyClock, Killed, LakeRun, run_to_end
 from support.feed_run import CLOCK, StillView
 from support.pull_world import World, committed, golden_world
 from support.waiting import PATIENCE_S
@@ -115,6 +115,20 @@ def test_events_from_before_ddls_are_found_and_those_of_tables_that_are_gone_in_
     ((table, told),) = ((one.table, one.reason) for one in rest.left_out)
     assert table == "gone"
     assert re.fullmatch(reason, told)
+
+
+def test_a_table_is_compared_together_with_its_delta(world: World, tmp_path: Path) -> None:
+    options = "flush-interval=100ms&delta-share=20"
+    run = LakeRun(world, tmp_path, "upsert", ["shop.orders"], options, window_bytes=6_000, clock=HastyClock())
+    run_to_end(run.holder())
+    waiting = run.table("shop.orders_delta").scan().to_arrow()
+    assert waiting.num_rows
+    found = verified(run)
+    assert found.equal, found.differences[:3]
+    run.table("shop.orders_delta").delete("id >= 0")
+    found = verified(run)
+    assert not found.equal
+    assert {one.key["id"] for one in found.differences} <= set(map(str, waiting["id"].to_pylist()))
 
 
 def test_the_newest_version_of_a_table_is_compared(world: World, tmp_path: Path) -> None:

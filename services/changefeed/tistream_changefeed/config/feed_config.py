@@ -186,7 +186,8 @@ class IcebergConfig(_Part):
     """The catalog and the namespace of the sink URI, and `[tistream.iceberg]`. `catalog_uri`: a URL of SQLAlchemy, or
     that of a REST catalog. `warehouse`: the place of the tables. `namespace` may have `{database}` in it. `mode`: the
     changes of tables are written, or the tables themselves, or both. `snapshot`: with `now`, a new feed begins with the
-    rows of its tables. `token`, `credential` and `secret_access_key` are
+    rows of its tables. `delta_share`: the percentage of a table's changed files whose changes wait in a delta table;
+    0: without delta tables. `token`, `credential` and `secret_access_key` are
     references of the form `${secret:NAME}`."""
 
     catalog: str
@@ -199,6 +200,7 @@ class IcebergConfig(_Part):
     file_size: int = 64 << 20
     keep_snapshots: int = 100
     keep_hours: int = 24
+    delta_share: int = 0
     snapshot: Literal["none", "now"] = "none"
     token: str | None = None
     credential: str | None = None

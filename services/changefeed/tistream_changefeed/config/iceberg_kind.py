@@ -30,6 +30,7 @@ ICEBERG_KEYS = SinkKeys(
         _ICEBERG + "file-size": ConfigKey("iceberg.file_size", "number", 1 << 10, 512 << 20),
         _ICEBERG + "keep-snapshots": ConfigKey("iceberg.keep_snapshots", "number", 1, 100_000),
         _ICEBERG + "keep-hours": ConfigKey("iceberg.keep_hours", "number", 0, 100_000),
+        _ICEBERG + "delta-share": ConfigKey("iceberg.delta_share", "number", 0, 100),
         "tistream.snapshot": ConfigKey("iceberg.snapshot", "text"),
         _ICEBERG + "token": ConfigKey("iceberg.token", "text", secret=True),
         _ICEBERG + "credential": ConfigKey("iceberg.credential", "text", secret=True),
@@ -104,6 +105,8 @@ def check(config: FeedConfig) -> None:
         raise refused_config("catalog-uri has a password: write ${secret:NAME} in its place")
     if iceberg.mode != "changelog" and config.filter.force_replicate:
         raise refused_config("force-replicate is for mode=changelog: a table without a key cannot be mirrored")
+    if iceberg.mode == "changelog" and iceberg.delta_share:
+        raise refused_config("delta-share is for mode=upsert and mode=both: only a table itself has a delta")
     choices = {config.on_table_error, *(one.on_table_error or config.on_table_error for one in config.tables)}
     if choices != {"stop-feed"}:
         raise refused_config(

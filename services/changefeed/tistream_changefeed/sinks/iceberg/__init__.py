@@ -31,7 +31,10 @@ both.
 * A change of a type that Iceberg cannot have begins a new version of the table itself (`t__v2`), with the rows as of
   the DDL, which the worker reads from the pool (mirrored/lake_ddls.py). The property `tistream.next_version` of the
   version before names it. That version stays as it was, under a tag (`v1`); any program may drop it.
+* With `delta-share`, the changes of a table itself wait in a second table (`t_delta`), until they are more than this
+  share of the files that they change. All of them are then taken at once, so that the table alone still shows one ts.
+  mirrored/deltas.py says why a reader of both tables is right at any moment. The view `t_now` joins them: it is stored
+  in a REST catalog; a catalog in SQL has no views, so the delta has its query as the property `tistream.now`.
 
-The contract for the table itself asks for a second table of small changes (`t_delta`) and for rewrites by Spark; both
-are missing.
+The contract for the table itself asks for rewrites by Spark; this is missing.
 """

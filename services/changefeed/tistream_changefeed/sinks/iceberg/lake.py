@@ -4,7 +4,7 @@ read or committed it last."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchPropertyException,
     NoSuchTableError,
+    NoSuchViewError,
     NotInstalledError,
     OAuthError,
     ResolveError,
@@ -27,6 +28,7 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
     ValidationError,
     ValidationException,
+    ViewAlreadyExistsError,
     WaitingForLockException,
 )
 from pyiceberg.manifest import DataFile
@@ -36,6 +38,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, UpdatesAndRequirements, UpdateTableMetadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 from pyiceberg.transforms import HourTransform
+from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 from sqlalchemy.exc import SQLAlchemyError
 
 from tistream.errors import TargetNotAllowed
@@ -59,6 +62,9 @@ CONFLICT = "conflict"  # the cause of a commit that was refused because the tabl
 _RETRIES = "commit.retry.num-retries"
 _HOUR = PartitionSpec(PartitionField(COMMIT_TIME, 1_000, HourTransform(), "_commit_hour"))
 _MANIFESTS = 100
+_OURS = {"engine-name": "tistream"}  # in the summary of a view that a feed has stored
+_NO_VIEW = (RuntimeError, RESTError, NoSuchViewError, ViewAlreadyExistsError, TableAlreadyExistsError, ValueError)
+"""What pyiceberg raises if a catalog has no views, or refuses one."""
 _OTHER = (
     *(SQLAlchemyError, OSError, RESTError),
     *(ValueError, RuntimeError, pa.ArrowException),  # of metadata and files that cannot be read
@@ -175,6 +181,35 @@ class Lake:
                 return self._catalog.rename_table(before, after)
             except TableAlreadyExistsError as error:
                 raise retry("sink", self.named(after), "another worker has created it", CONFLICT) from error
+
+    def put_view(self, identifier: Identifier, schema: Schema, queries: Mapping[str, str]) -> None:
+        """Store a view, in place of one of a feed with other queries. `queries`: its SQL text for each dialect. Nothing
+        happens if the catalog has no views or refuses this one, or if another program has such a view: the feed does
+        not depend on it."""
+        shown = [ViewRepresentation(SQLViewRepresentation(type="sql", sql=q, dialect=d)) for d, q in queries.items()]
+        version = ViewVersion.model_validate(
+            {"schema-id": 0, "representations": shown, "default-namespace": identifier[:-1], "summary": _OURS}
+        )
+        with self.asking(self.named(identifier)), suppress(*_NO_VIEW):
+            there = self._view(identifier)
+            if there is not None and (there.summary != _OURS or there.representations == shown):
+                return
+            if there is not None:
+                self._catalog.drop_view(identifier)
+            self._catalog.create_view(identifier, schema, version)
+
+    def drop_view(self, identifier: Identifier) -> None:
+        """Drop a view, if the catalog has it and a feed has stored it."""
+        with self.asking(self.named(identifier)), suppress(*_NO_VIEW):
+            there = self._view(identifier)
+            if there is not None and there.summary == _OURS:
+                self._catalog.drop_view(identifier)
+
+    def _view(self, identifier: Identifier) -> ViewVersion | None:
+        try:
+            return self._catalog.load_view(identifier).current_version()
+        except NoSuchViewError:
+            return None
 
     def told(self, table: Table) -> list[Told]:
         """The commits in the main branch: for each snapshot its sequence number, its summary, and whether it has a

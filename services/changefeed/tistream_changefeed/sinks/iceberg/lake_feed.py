@@ -74,7 +74,9 @@ class LakeFeed:
                 check_filters(self.pipeline.filter, version)
             except InvalidRequest as error:
                 raise refused(str(error)) from None
-            names = [".".join(self.target.identifier(version.name, shape)) for shape in self.target.shapes]
+            deltas: tuple[Shape, ...] = ("delta",) if self.target.delta_share else ()
+            shapes = (*self.target.shapes, *deltas)
+            names = [".".join(self.target.identifier(version.name, shape)) for shape in shapes]
             columns = tuple(column.name for column in version.table.visible_columns)
             planned.append(PlannedTable(*version.name, ", ".join(names), "", columns))
         counts = Counter(name for one in planned for name in one.topic.split(", "))
@@ -147,6 +149,7 @@ def lake_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] 
         iceberg.flush_interval_ms,
         iceberg.file_size,
         Keeping(iceberg.keep_snapshots, iceberg.keep_hours),
+        iceberg.delta_share,
     )
     pipeline = LakePipeline(
         parts.feed_filter(found.config),

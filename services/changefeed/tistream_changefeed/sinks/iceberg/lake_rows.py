@@ -163,6 +163,12 @@ def replaced_keys(net: TableNet, *, inserts: bool) -> Iterator[pa.Table]:
             yield _keys(net, rows)
 
 
+def deleted_keys(net: TableNet) -> Iterator[pa.Table]:
+    """The keys of the rows that a net change deletes, in the types of the Iceberg table."""
+    if net.deletes.num_rows:
+        yield _keys(net, net.deletes)
+
+
 def _keys(net: TableNet, rows: pa.RecordBatch) -> pa.Table:
     names = [column.name for column in net.columns]
     return pa.table({one.name: converted(one, rows.column(names.index(one.name))) for one in net.handle})

@@ -29,6 +29,7 @@ from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.iceberg.lake_tables import LakeTables
 from tistream_changefeed.sinks.iceberg.marks import Marks
+from tistream_changefeed.sinks.iceberg.mirrored.deltas import Deltas
 from tistream_changefeed.sinks.iceberg.mirrored.lake_ddls import LakeDdls
 from tistream_changefeed.sinks.iceberg.mirrored.mirrored_rows import MirroredRows
 from tistream_changefeed.sinks.iceberg.pending import Pending, above, highest_key
@@ -46,8 +47,9 @@ class LakeSink:
     def __init__(self, target: LakeTarget, lake: Lake, order: Order, clock: Clock, new_name: Callable[[], str]) -> None:
         self._target, self._lake, self._order, self._clock = target, lake, order, clock
         self._tables = LakeTables(lake, target, order, clock, new_name)
-        self._rows = MirroredRows(lake, self._tables)
-        self._ddls = LakeDdls(lake, self._tables, self._rows, target)
+        rows = MirroredRows(lake, self._tables)
+        self._deltas = Deltas(lake, self._tables, rows, target.delta_share)
+        self._ddls = LakeDdls(lake, self._tables, rows, self._deltas, target)
         self._letters = LetterTable(lake, order, self._tables.feed, clock, new_name)
         self._new_name = new_name
         self._own: Table | None = None
@@ -232,10 +234,11 @@ class LakeSink:
                 self._write_changes(batches)
             if "table" in self._target.shapes:
                 table = self._tables.table(batches[-1].version, "table")
-                rest = above(batches, table.through_ts, table.loaded)
+                rest = above(batches, self._deltas.through_ts(table), table.loaded)
                 if rest:
                     mirrored.append((table, rest))
-        begun = [table.identifier for table, _ in (*self._spilled, *mirrored)]
+        begun = [table.identifier for table, _ in self._spilled]
+        begun += [name for table, _ in mirrored for name in self._deltas.names(table)]
         if begun:
             assert self._committed is not None
             self._put_progress(self._committed, begun)
@@ -245,7 +248,7 @@ class LakeSink:
         for table, rest in mirrored:
             nets = net(EventWindow(tuple(rest), ()))
             if nets:
-                self._rows.commit_net(table, nets, at, highest_key(rest) if loading else None)
+                self._deltas.commit(table, rest[-1].version, nets, at, highest_key(rest) if loading else None)
         self._spilled, self._spilled_bytes, self._since_ms = [], 0, None
         self._put_progress(progress)
 

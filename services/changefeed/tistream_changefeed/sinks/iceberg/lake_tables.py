@@ -17,6 +17,8 @@ from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.sinks.iceberg import marks as texts
 from tistream_changefeed.sinks.iceberg.kept.created_tables import CreatedTables
 from tistream_changefeed.sinks.iceberg.kept.lake_table import (
+    BASE,
+    DELTA,
     DROPPED,
     FIELDS,
     SINCE,
@@ -32,7 +34,7 @@ from tistream_changefeed.sinks.iceberg.lake_files import write_file
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows
 from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, Shape, evolved, parsed
-from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, number_of, set_aside, version_of
+from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, delta_of, number_of, set_aside, version_of
 
 
 class LakeTables:
@@ -56,9 +58,13 @@ class LakeTables:
         name belongs to the rows of a dropped table of TiDB, that Iceberg table is renamed first. If it has another
         logical id without a drop, it is the same table: TiDB gives a new id when partitions are removed."""
         found = self.loaded(self.newest(version.name, shape), shape)
-        if found is not None and found.table_id != version.head.id and DROPPED in found.table.properties:
-            self.set_aside_all(version, shape)
-            found = None
+        if found is not None and DROPPED in found.table.properties:
+            if shape == "delta":
+                self.set_aside(found, version)
+                found = None
+            elif found.table_id != version.head.id:
+                self.set_aside_all(version, shape)
+                found = None
         if found is not None:
             self.check_source(found, version, before)
             found.table_id = version.head.id
@@ -91,6 +97,8 @@ class LakeTables:
         first = self._target.identifier(name, shape)
         if shape == "changes":
             return first
+        if shape == "delta":
+            return delta_of(self.newest(name, "table"))
         source = ".".join(name)
         return newest_version(first, source, lambda one: self.loaded(one, shape), self.created.known)
 
@@ -120,7 +128,8 @@ class LakeTables:
         with self._lake.asking(where):
             schema = parsed(table.schema(), table.properties.get(FIELDS, "{}"))
             number = int(table.properties.get(TABLE_ID, 0))
-        found = self._open[identifier] = LakeTable(identifier, shape, table, number, schema, marks)
+        stated = {BASE: table.properties[BASE]} if BASE in table.properties else {}
+        found = self._open[identifier] = LakeTable(identifier, shape, table, number, schema, marks, stated=stated)
         return found
 
     def _check_fence(self, where: str, marks: Marks | None) -> None:
@@ -147,6 +156,9 @@ class LakeTables:
         if DROPPED not in old.table.properties:  # the feed leaves out the DDL that has dropped it
             self.check_source(old, after)
         dropped_ts = int(old.table.properties.get(DROPPED, old.through_ts))
+        delta = self.loaded(delta_of(old.identifier), "delta") if old.table.properties.get(DELTA) else None
+        if delta is not None:
+            self.set_aside(delta, after)
         self.move(old, set_aside(old.identifier, dropped_ts))
         self.created.known.forget(str(old.table.metadata.table_uuid))
 
@@ -247,7 +259,7 @@ class LakeTables:
         files that they replace. `properties`: more properties of the table. `loaded`: as of `commit_changes`. `tag`: a
         tag of the snapshot that stays."""
         marks = Marks(self.feed, at, self._order.fence, loaded)
-        shown = marks.texts(self._order.tenant)
+        shown = {**marks.texts(self._order.tenant), **table.stated}
         now_ms, sequence = self._clock.now_ms(), table.table.metadata.next_sequence_number()
         change = Commit(
             shown,

@@ -22,8 +22,9 @@ from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.sinks.iceberg.field_types import has_times, iceberg_type, keeps_values, widens
 
-Shape = Literal["table", "changes"]
-COMMIT_TIME, COMMIT_TS, START_TS, OP, SCHEMA_VERSION, OLD, RAW = range(1, 8)
+Shape = Literal["table", "changes", "delta"]
+"""The table itself, its changes, or the changes that wait until the table itself takes them."""
+COMMIT_TIME, COMMIT_TS, START_TS, OP, SCHEMA_VERSION, OLD, RAW, DELETED = range(1, 9)
 """The ids of fields that are not columns of TiDB. The catalog gives the first one to the field of the partitions."""
 _FIRST, _ELEMENT_FIRST = 1_000, 10_000_000
 OLD_FIRST = 1_000_000  # a field of `_old` has the id of the row's field plus this
@@ -34,7 +35,7 @@ _META: dict[int, tuple[str, it.IcebergType]] = {
     OP: ("_op", it.StringType()),
     SCHEMA_VERSION: ("_schema_version", it.LongType()),
 }
-_RAW_NAME, _OLD_NAME = "_raw", "_old"
+_RAW_NAME, _OLD_NAME, DELETED_NAME = "_raw", "_old", "_deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,8 @@ def evolved(now: LakeSchema, shape: Shape, version: TableVersion, before: TableV
         row.append(NestedField(OLD, _OLD_NAME, it.StructType(*old), required=False))
     if shape == "changes" or any(map(has_times, columns)):
         row.append(NestedField(RAW, _RAW_NAME, it.StringType(), required=False))
+    if shape == "delta":
+        row.append(NestedField(DELETED, DELETED_NAME, it.BooleanType(), required=False))
     schema = Schema(*meta, *row)
     there = _by_id(now.schema)
     added = tuple(column for column in columns if fields[column.id] not in there)
@@ -153,6 +156,8 @@ def _rewritten(column: Column, columns: Sequence[Column], before: TableVersion |
 
 def _check_names(columns: Sequence[Column], shape: Shape) -> None:
     own = {_RAW_NAME, _OLD_NAME, *(name for name, _ in _META.values())} if shape == "changes" else {_RAW_NAME}
+    if shape == "delta":
+        own.add(DELETED_NAME)
     taken = next((column.name for column in columns if column.name.lower() in own), None)
     if taken is not None:
         raise CannotEncode(f"column {taken} has a name that the tables use themselves: leave the table out")
@@ -167,9 +172,9 @@ def _check_types(
         found = there.get(wanted.field_id)
         known = earlier.get(column.id)
         rewritten = _rewritten(column, columns, before)
-        if rewritten is not None and found is None and shape == "table":
+        if rewritten is not None and found is None and shape != "changes":
             known = rewritten
-        lost = shape == "table" and known is not None and not keeps_values(known, column)
+        lost = shape != "changes" and known is not None and not keeps_values(known, column)
         if lost or (found is not None and not widens(found.field_type, wanted.field_type)):
             raise TypeChanged(
                 f"the type of column {column.name} has changed, and its values in Iceberg with it: leave the table out "

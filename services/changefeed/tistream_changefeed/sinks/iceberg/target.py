@@ -21,7 +21,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 @dataclass(frozen=True, slots=True)
 class LakeTarget:
     """The tables of a feed. `where` names the catalog in errors. `namespace` is a pattern: a dot separates levels.
-    `file_bytes`: the size of files before compression."""
+    `file_bytes`: the size of files before compression. `delta_share`: the percentage of a table's changed files whose
+    changes wait in a delta; 0: the feed has no deltas."""
 
     where: str
     namespace: str = DATABASE
@@ -29,10 +30,11 @@ class LakeTarget:
     flush_interval_ms: int = 60_000
     file_bytes: int = 64 << 20
     keeping: Keeping = KEEPING
+    delta_share: int = 0
 
     def identifier(self, name: Name, shape: Shape) -> Identifier:
         """The name of the Iceberg table of this shape for a table of TiDB."""
-        table = name[1] if shape == "table" else f"{name[1]}__changes"
+        table = {"table": name[1], "changes": f"{name[1]}__changes", "delta": f"{name[1]}_delta"}[shape]
         return (*self.namespace.replace(DATABASE, name[0]).split("."), table)
 
 
@@ -64,6 +66,16 @@ def number_of(identifier: Identifier, version: Identifier) -> int:
     digits = version[-1].removeprefix(f"{identifier[-1]}__v")
     found = int(digits) if digits.isdecimal() and digits.isascii() else 1
     return found if found > 1 and version_of(identifier, found) == version else 1
+
+
+def delta_of(identifier: Identifier) -> Identifier:
+    """The name of the delta of an Iceberg table."""
+    return (*identifier[:-1], f"{identifier[-1]}_delta")
+
+
+def now_of(identifier: Identifier) -> Identifier:
+    """The name of the view that joins an Iceberg table with its delta."""
+    return (*identifier[:-1], f"{identifier[-1]}_now")
 
 
 def set_aside(identifier: Identifier, ts: int) -> Identifier:

@@ -3,6 +3,7 @@ then."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -15,13 +16,24 @@ from tistream.schema.visible import Name
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.sinks.iceberg import marks as texts
 from tistream_changefeed.sinks.iceberg.kept.known_tables import KnownTables
-from tistream_changefeed.sinks.iceberg.kept.lake_table import DROPPED, FIELDS, SINCE, SOURCE, LakeTable, shape_of
+from tistream_changefeed.sinks.iceberg.kept.lake_table import (
+    BASE,
+    DELTA,
+    DROPPED,
+    FIELDS,
+    KEYS,
+    SINCE,
+    SOURCE,
+    LakeTable,
+    shape_of,
+)
 from tistream_changefeed.sinks.iceberg.kept.own_table import Stored, stored
 from tistream_changefeed.sinks.iceberg.kept.table_versions import newest_version
 from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_rows import arrow_schema
+from tistream_changefeed.sinks.iceberg.mirrored.delta_rows import live, without
 from tistream_changefeed.sinks.iceberg.table_schema import parsed
-from tistream_changefeed.sinks.iceberg.target import Identifier, set_aside
+from tistream_changefeed.sinks.iceberg.target import Identifier, delta_of, set_aside
 
 
 @dataclass(slots=True)
@@ -37,6 +49,7 @@ class LakeThere:
     moved: Callable[[Identifier, Window], bool]
     _low_ts: int = 0
     _tables: dict[Identifier, LakeTable | None] = field(default_factory=dict)
+    _deltas: dict[Identifier, LakeTable] = field(default_factory=dict)
     _checked: set[Identifier] = field(default_factory=set)
 
     def progress(self) -> Progress:
@@ -68,16 +81,29 @@ class LakeThere:
 
     def rows(self, table: LakeTable, row_filter: str = "true") -> Iterator[pa.Table]:
         """The rows of a table that a filter in Iceberg's syntax chooses, in parts."""
-        kind = arrow_schema(table.schema.schema)
+        kind, delta = arrow_schema(table.schema.schema), self._deltas.get(table.identifier)
+        base: int | None = None
         with self.lake.asking(self.lake.named(table.identifier)):
-            for rows in table.table.scan(row_filter).to_arrow_batch_reader():
+            if delta is not None:
+                known, fields = delta.table.properties, delta.schema.schema
+                base = next((at for one in table.table.snapshots() if str(at := one.snapshot_id) == known[BASE]), None)
+                keys = [fields.find_field(one).name for one in json.loads(known.get(KEYS, "[]"))]
+                changed = delta.table.scan().to_arrow().cast(arrow_schema(fields))
+            for batch in table.table.scan(row_filter, snapshot_id=base).to_arrow_batch_reader():
                 self.check_time(f"table {'.'.join(table.identifier)} was not read in time")
-                yield pa.Table.from_batches([rows]).cast(kind)
+                rows = pa.Table.from_batches([batch]).cast(kind)
+                yield rows if delta is None else without(rows, keys, changed)
+        if delta is not None:
+            yield live(changed).select(kind.names).cast(kind)
 
     def _newest(self, identifier: Identifier, source: str) -> Identifier:
-        own = self.lake.load(self.own)
-        known = KnownTables({} if own is None else own.properties, self.lake.named(self.own))
-        return newest_version(identifier, source, self._loaded, known)
+        """The name of the newest version of a table. `source`: the table in TiDB."""
+
+        def known() -> Iterator[tuple[str, Identifier]]:
+            own = self.lake.load(self.own)
+            yield from KnownTables({} if own is None else own.properties, self.lake.named(self.own))
+
+        return newest_version(identifier, source, self._loaded, known())
 
     def _stored(self) -> Stored:
         own = self.lake.load(self.own)
@@ -111,7 +137,25 @@ class LakeThere:
                 marks = None if newest is None else newest.marks
                 found = LakeTable(identifier, shape_of(identifier), table, 0, schema, marks)
             self._tables[identifier] = found
+            if found is not None and found.table.properties.get(DELTA):
+                self._read_delta(found)
         return self._tables[identifier]
+
+    def _read_delta(self, found: LakeTable) -> None:
+        """Read the delta of a table, and then the table again. `found`: the table. It is changed: it states the delta's
+        position. Raises Unavailable if a DDL has come to the table alone."""
+        delta = self._loaded(delta_of(found.identifier))
+        if delta is None or delta.marks is None or BASE not in delta.table.properties:
+            return
+        with self.lake.asking(self.lake.named(found.identifier)):
+            found.table = found.table.refresh()
+            newest = texts.newest(self.lake.told(found.table), found.table.properties, self.tenant, "")
+            found.schema = parsed(found.table.schema(), found.table.properties.get(FIELDS, "{}"))
+        if DROPPED in delta.table.properties:
+            return
+        if newest is None or newest.marks.at > delta.marks.at:
+            raise Unavailable(f"a DDL is being applied to table {'.'.join(found.identifier)}: compare again")
+        found.marks, self._deltas[found.identifier] = delta.marks, delta
 
 
 def since_of(table: LakeTable) -> int | None:

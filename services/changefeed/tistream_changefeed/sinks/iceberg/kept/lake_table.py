@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFile
@@ -15,10 +16,18 @@ FIELDS, SOURCE, TABLE_ID, DROPPED, SINCE, NEXT, MADE = (
     f"tistream.{name}"
     for name in ("fields", "source", "table_id", "dropped_at", "since_ts", "next_version", "version_ts")
 )
+DELTA, BASE, KEYS, MERGED, NOW, TAKEN = (
+    f"tistream.{name}" for name in ("delta", "base", "keys", "merged", "now", "taken")
+)
 """Properties of a table. `since_ts`: the commit_ts of the DDL for which the feed created the table, or the position of
 the feed when it created the table for rows. The table has only rows from after it. 0 if the feed has loaded the rows
 from before. `next_version`: the name of the Iceberg table that goes on with the rows, since a DDL has changed a type.
-`version_ts`: the commit_ts of that DDL, in the table that goes on."""
+`version_ts`: the commit_ts of that DDL, in the table that goes on.
+
+`delta`: the name of the delta of a table; "" or missing: it has none. `taken`: the snapshot of the delta whose rows the
+table has taken last. Those of a delta: `base` (in the summaries of its snapshots too) is the snapshot of the table that
+it belongs to; `keys` are the ids of the key fields; `merged` are the files whose rows the table has taken; `now` is the
+query of the view."""
 
 
 @dataclass(slots=True)
@@ -27,7 +36,7 @@ class LakeTable:
 
     `table_id`: logical id of the table of TiDB whose rows it has. `schema`: its schema after the next commit;
     `evolves`: that commit must change the schema. `marks`: what its newest commit by a feed states; None without one.
-    `files`: written data files that the next commit adds.
+    `files`: written data files that the next commit adds. `stated`: texts that each commit states besides its marks.
     """
 
     identifier: Identifier
@@ -38,6 +47,7 @@ class LakeTable:
     marks: Marks | None
     evolves: bool = False
     files: list[DataFile] = field(default_factory=list)
+    stated: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def loaded(self) -> bytes | None:

@@ -1,5 +1,5 @@
 """Finds the newest version of an Iceberg table. A change of a type that Iceberg cannot have begins a new version of it,
-which is a table of its own. Pure."""
+which is a table of its own."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from tistream_changefeed.hold.sink import RowsOf
 from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.iceberg.kept.lake_table import (
+    DELTA,
     DROPPED,
     MADE,
     NEXT,
@@ -29,9 +30,10 @@ from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, table_rows, truncate_row
 from tistream_changefeed.sinks.iceberg.lake_tables import LakeTables
+from tistream_changefeed.sinks.iceberg.mirrored.deltas import Deltas
 from tistream_changefeed.sinks.iceberg.mirrored.mirrored_rows import MirroredRows
 from tistream_changefeed.sinks.iceberg.table_schema import LakeSchema, Shape, changes_type, evolved
-from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, number_of, version_of
+from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, delta_of, number_of, version_of
 
 _TRUNCATE = "truncate table"
 _ROWS_MOVE = frozenset({"drop partition", "truncate partition", "exchange partition", "recover table"})
@@ -41,8 +43,8 @@ class LakeDdls:
     """Applies DDLs. `rows_of` reads rows of tables again, for the new version of a table; None: they cannot be read.
     Every call may raise FeedFailed, and `apply` what `rows_of` raises."""
 
-    def __init__(self, lake: Lake, tables: LakeTables, rows: MirroredRows, target: LakeTarget) -> None:
-        self._lake, self._tables, self._rows, self._target = lake, tables, rows, target
+    def __init__(self, lake: Lake, tables: LakeTables, rows: MirroredRows, deltas: Deltas, target: LakeTarget) -> None:
+        self._lake, self._tables, self._rows, self._deltas, self._target = lake, tables, rows, deltas, target
         self.rows_of: RowsOf | None = None
 
     def touched(self, mark: TableDdl) -> list[Identifier]:
@@ -59,6 +61,8 @@ class LakeDdls:
                         found |= dict.fromkeys(version_of(first, number) for number in range(2, newest + 2))
                 if change.after is not None:
                     found[self._between(change.after, shape)] = None
+        for one in list(found) if "table" in self._target.shapes else ():
+            found[delta_of(one)] = None
         return list(found)
 
     def _between(self, after: TableVersion, shape: Shape) -> Identifier:
@@ -74,6 +78,10 @@ class LakeDdls:
                 raise failed("ddl", f"{mark.event.database}.{mark.event.table}", f"{mark.event.action} at commit_ts "
                              f"{mark.event.commit_ts}: rows come or go without events; leave the table out by "
                              "filter.rules, or set mode=changelog")  # fmt: skip
+            settles = shape == "table" and mark.event.action != _TRUNCATE
+            for change in mark.changes if settles else ():
+                if change.before is not None:
+                    self._deltas.settle(change.before, mark.event.commit_ts)
             self._rename(mark, shape)
             for change in mark.changes:
                 if change.after is not None and change.after.head.kind == "table":
@@ -96,6 +104,7 @@ class LakeDdls:
             middle = self._between(one.after, shape)
             found = tables.loaded(source, shape)
             if found is not None and found.table_id == one.before.head.id and source != goal:
+                self._deltas.move(found, middle, one.after)
                 tables.move(found, middle)
             between.append((middle, goal, one.after))
         for middle, goal, after in between:
@@ -105,6 +114,7 @@ class LakeDdls:
             other = tables.loaded(goal, shape)
             if other is not None:
                 tables.set_aside(other, after)
+            self._deltas.move(found, goal, after)
             tables.move(found, goal)
         for one in moved:
             assert one.before is not None
@@ -127,8 +137,14 @@ class LakeDdls:
             self._new_version(found, event, before, after)
             return
         table = tables.table(after, shape, before, event.commit_ts)
-        if table.through_ts >= event.commit_ts and not table.evolves:
-            return
+        if table.through_ts < event.commit_ts or table.evolves:
+            self._commit(table, event, after)
+        if shape == "table":
+            self._deltas.follow(table, before, after, event)
+
+    def _commit(self, table: LakeTable, event: DdlEvent, after: TableVersion) -> None:
+        """Commit to a table what a DDL changes in it."""
+        tables, shape = self._tables, table.shape
         removed: list[DataFile] = []
         if event.action == _TRUNCATE and shape == "table":
             removed = self._lake.files(table.table)
@@ -139,13 +155,17 @@ class LakeDdls:
         elif shape == "table":
             removed = self._rows.filled(table)
         known = {SOURCE: ".".join(after.name), TABLE_ID: str(after.head.id)}
+        if table.table.properties.get(DELTA):
+            known[DELTA] = delta_of(table.identifier)[-1]
         if table.evolves or removed or table.files or not known.items() <= table.table.properties.items():
             tables.commit(table, Position(event.commit_ts), removed, known)
 
     def _dropped(self, mark: TableDdl, shape: Shape, before: TableVersion) -> None:
         found = self._tables.loaded(self._tables.newest(before.name, shape), shape)
+        ts = mark.event.commit_ts
+        if found is not None and found.table_id == before.head.id and shape == "table":
+            self._deltas.dropped(found, str(ts))
         if found is not None and found.table_id == before.head.id and DROPPED not in found.table.properties:
-            ts = mark.event.commit_ts
             self._tables.commit(found, Position(ts), (), {DROPPED: str(ts)})
             self._tables.created.known.forget(str(found.table.metadata.table_uuid))
 
@@ -186,6 +206,8 @@ class LakeDdls:
             tables.commit(new, Position(event.commit_ts), self._lake.files(new.table))
         if old is not None and NEXT not in old.table.properties:
             known = {NEXT: new.identifier[-1], DROPPED: ts}
+            if old.table.properties.get(DELTA):
+                self._deltas.retire(old)
             at = Position(event.commit_ts) if old.marks is None else old.marks.at
             tables.commit(old, at, (), known, tag=f"v{number - 1}")
             tables.created.known.forget(str(old.table.metadata.table_uuid))

@@ -23,6 +23,15 @@ from tistream_changefeed.sinks.iceberg.lake_rows import replaced_keys, table_row
 from tistream_changefeed.sinks.iceberg.lake_tables import LakeTables
 
 
+def key_names(nets: Sequence[TableNet]) -> list[str]:
+    """The names of the key columns of a table with this net change. Raises FeedFailed if it has no key."""
+    keys = [column.name for column in nets[-1].handle]
+    if not keys:
+        raise failed("encode", ".".join(nets[-1].version.name), "the table has no primary key and no unique key "
+                     "that is NOT NULL: only mode=changelog has its rows")  # fmt: skip
+    return keys
+
+
 class MirroredRows:
     """Writes rows into the tables themselves. Every call may raise FeedFailed."""
 
@@ -33,10 +42,7 @@ class MirroredRows:
         """Commit a net change to the mirrored table. All events up to `at` are then in it. `loaded`: while the feed
         loads its initial rows, the highest raw key that the table then has; otherwise None. Raises FeedFailed if the
         table has no key."""
-        keys = [column.name for column in nets[-1].handle]
-        if not keys:
-            raise failed("encode", ".".join(nets[-1].version.name), "the table has no primary key and no unique key "
-                         "that is NOT NULL: only mode=changelog has its rows")  # fmt: skip
+        keys = key_names(nets)
         earlier = SINCE not in table.table.properties  # releases that leave rows of lost keys do not set it
         deleted = [keys for one in nets for keys in replaced_keys(one, inserts=earlier)]
         puts = pa.concat_tables(
@@ -45,24 +51,34 @@ class MirroredRows:
         self._tables.commit(table, at, self.write(table, keys, deleted, puts), loaded=loaded)
 
     def write(
-        self, table: LakeTable, keys: Sequence[str], deleted: Sequence[pa.Table], puts: pa.Table
+        self,
+        table: LakeTable,
+        keys: Sequence[str],
+        deleted: Sequence[pa.Table],
+        puts: pa.Table,
+        files: Sequence[DataFile] | None = None,
     ) -> list[DataFile]:
         """Write the files that a commit adds when it deletes and inserts rows. Returns the files that it removes.
         `keys`: the names of the key columns. `deleted`: tables with the key columns of the rows that are deleted, or
-        replaced by one of `puts`."""
+        replaced by one of `puts`. `files`: the files that may have these rows; None: those of the table."""
         first = keys[0]
-        there = self._lake.files(table.table)
+        there = self._lake.files(table.table) if files is None else files
         number = table.schema.schema.find_field(first).field_id
         ranges = [key_range(table.table.schema(), one, number) for one in there]
         gone = pa.chunked_array([one[first].combine_chunks() for one in deleted], puts[first].type)
         plan = rewrites(ranges, gone.combine_chunks(), puts[first].combine_chunks())
+        filled = table.evolves and bool(table.schema.filled)
         removed = {one.file for one in plan}
         for one in plan:
-            rows = puts.slice(0, 0) if one.file is None else self._read(table, there[one.file])
-            self._tables.write(table, merged(rows, keys, deleted, puts.take(pa.array(one.puts))), None)
-        if table.evolves and table.schema.filled:
+            rows = puts.slice(0, 0) if one.file is None else self.read(table, there[one.file])
+            after = merged(rows, keys, deleted, puts.take(pa.array(one.puts)))
+            if not len(one.puts) and after.num_rows == rows.num_rows and not filled:
+                removed.remove(one.file)
+                continue
+            self._tables.write(table, after, None)
+        if filled:
             for at in {*range(len(there))} - removed:
-                self._tables.write(table, self._read(table, there[at]), None)
+                self._tables.write(table, self.read(table, there[at]), None)
             removed |= {*range(len(there))}
         return [file for at, file in enumerate(there) if at in removed]
 
@@ -73,10 +89,10 @@ class MirroredRows:
             return []
         removed = self._lake.files(table.table)
         for file in removed:
-            self._tables.write(table, self._read(table, file), None)
+            self._tables.write(table, self.read(table, file), None)
         return removed
 
-    def _read(self, table: LakeTable, file: DataFile) -> pa.Table:
+    def read(self, table: LakeTable, file: DataFile) -> pa.Table:
         """Read the rows of a data file in the columns of the table's next schema. Columns that it adds have their
         default."""
         with self._lake.asking(self._lake.named(table.identifier)):

@@ -15,7 +15,7 @@ from tistream_agent.core.steps import Command, Event
 from tistream_agent.inbox import Inbox
 from tistream_agent.metrics import AgentMetrics
 from tistream_agent.outbox import Outbox
-from tistream_agent.upstream.gc_hold import GcHold
+from tistream_agent.upstream.own_hold import ChainUnseen, Overtaken, OwnHold
 from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.pd_leader import OtherCluster
 from tistream_agent.upstream.streams import StoreStreams
@@ -50,7 +50,7 @@ class TerritoryDriver:
         pd: PdClient,
         streams: StoreStreams,
         outbox: Outbox,
-        hold: GcHold,
+        hold: OwnHold,
         inbox: Inbox,
         calls: Executor,
         files: Executor,
@@ -65,6 +65,7 @@ class TerritoryDriver:
         self._clock, self._metrics, self._wait = clock, metrics, wait
         self._stopped_reading_ms: int | None = None
         self.claimed = False  # whether a file of this process is in the chain
+        self._is_over = False  # the hold is not moved any more
 
     def run(self) -> steps.Stop | None:
         """Run the loop until the machine stops or the process must end. Returns the machine's Stop, or None if the
@@ -83,6 +84,7 @@ class TerritoryDriver:
                     self._look()
             return None
         finally:
+            self._is_over = True
             self._streams.close()
             self._inbox.close()
 
@@ -141,9 +143,20 @@ class TerritoryDriver:
         self._inbox.put(steps.TimestampsTaken(command.call, last))
 
     def _move(self, command: steps.MoveHold) -> None:
-        while not self._wait(0):
+        unseen = ""
+        while not self._wait(0) and not self._is_over:
             try:
                 moved = self._hold.move(command.ts)
+            except Overtaken as error:
+                self._inbox.put(steps.ForeignFile(error.ts, error.nonce))
+                return
+            except ChainUnseen as error:
+                if str(error) != unseen:
+                    unseen = str(error)
+                    log.warning("the hold on GC waits", extra={"reason": unseen})
+                if self._wait(HOLD_RETRY_S):
+                    return
+                continue
             except TiStreamError as error:
                 self._pd_failed("the GC hold", error)
                 if isinstance(error, OtherCluster) or self._wait(HOLD_RETRY_S):
@@ -158,7 +171,7 @@ class TerritoryDriver:
             return
 
     def _put(self, command: steps.PutFile) -> None:
-        begun_ms = self._clock.monotonic_ms()
+        begun = self._hold.moment()
         try:
             done = self._outbox.put(command.draft)
         except Exception:
@@ -168,7 +181,9 @@ class TerritoryDriver:
             return
         if done is None:
             return
-        self._metrics.put_seconds.observe((self._clock.monotonic_ms() - begun_ms) / 1000)
+        if isinstance(done, steps.FileDurable):
+            self._hold.seen(begun)
+        self._metrics.put_seconds.observe((self._clock.monotonic_ms() - begun.monotonic_ms) / 1000)
         self._inbox.put(done)
 
     def _count(self, event: Event) -> None:

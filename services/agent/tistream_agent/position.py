@@ -107,6 +107,13 @@ def end_of_chain(objects: ObjectStore, tenant: TenantKey, store_id: int, span: K
     return chain.ChainEnd(position, said.get(chain.NONCE) == chain.SEALED, children)
 
 
+def newest_nonce(objects: ObjectStore, tenant: TenantKey, store_id: int, known: int = 0) -> tuple[int, str]:
+    """Find the newest file of a chain (`known` is as in newest_file). Returns its ts and its nonce, `chain.SEALED` for
+    a last file; (0, empty) if the chain has no file. Raises CorruptObject, NotFoundYet, Unavailable."""
+    ts = newest_file(objects, tenant, store_id, known)
+    return ts, _nonce(objects, layout.change_file(tenant, store_id, ts)) if ts else ""
+
+
 def recent_claims(objects: ObjectStore, tenant: TenantKey, store_id: int, now_ms: int) -> RecentClaims:
     """Count the claims of a territory within RECENT_MS, from the last files of its chain. Returns an empty RecentClaims
     if the chain has no file, or if one of these files is missing or damaged. Raises Unavailable."""

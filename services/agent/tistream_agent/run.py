@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from tistream.clock import Clock
 from tistream.concurrency import new_event, new_executor
@@ -25,13 +26,14 @@ from tistream_agent.inbox import Inbox
 from tistream_agent.metrics import AgentMetrics
 from tistream_agent.order import Order
 from tistream_agent.outbox import Outbox
-from tistream_agent.position import ChainSealed, last_position, newest_file, recent_claims, snapshot_ts
+from tistream_agent.position import ChainSealed, last_position, newest_file, newest_nonce, recent_claims, snapshot_ts
 from tistream_agent.reservation import Reservation
 from tistream_agent.reserved_ids import ReservedIds
 from tistream_agent.settings import AgentSettings
 from tistream_agent.status import RecordedState, TerritoryStatus, territory_status
 from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import check_span, tenant_keys
+from tistream_agent.upstream.own_hold import OwnHold
 from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.pd_leader import OtherCluster
 from tistream_agent.upstream.stores import Channels
@@ -186,7 +188,7 @@ class TerritoryRun:
             self._pd,
             streams,
             Outbox(self._objects, self._announce, self._stopping.wait),
-            GcHold(self._pd, order.tenant, order.store_id, owned.held),
+            self._own_hold(config.nonce, owned.held),
             inbox,
             calls,
             files,
@@ -204,6 +206,11 @@ class TerritoryRun:
         finally:
             calls.shutdown(wait=False, cancel_futures=True)
             files.shutdown(wait=False, cancel_futures=True)
+
+    def _own_hold(self, nonce: str, keyspace: int) -> OwnHold:
+        hold = GcHold(self._pd, self.order.tenant, self.order.store_id, keyspace)
+        newest = partial(newest_nonce, self._objects, self.order.tenant, self.order.store_id)
+        return OwnHold(hold, nonce, newest, self._clock)
 
     def _range_bounds(self, keys: KeyMap) -> tuple[bytes, ...] | None:
         """The first keys, as in TiKV, of all range logs but the first, chosen anew for each claim; None if each

@@ -68,8 +68,15 @@ class WatchedPd(PdClient):
         super().__init__([address], Channels(TlsFiles()), deadline_s=PATIENCE_S)
         self._look = look
 
-    def hold_gc(self, service_id: str, ts: int, ttl_s: int, keyspace: int = NULL_KEYSPACE) -> None:
-        super().hold_gc(service_id, ts, ttl_s, keyspace)
+    def hold_gc(
+        self,
+        service_id: str,
+        ts: int,
+        ttl_s: int,
+        keyspace: int = NULL_KEYSPACE,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().hold_gc(service_id, ts, ttl_s, keyspace, check)
         self._look()
 
 

@@ -3,6 +3,8 @@ and moved after each file."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tistream.model.ids import TenantKey
 from tistream_agent.core.steps import HoldRefused, HoldSet
 from tistream_agent.upstream.pd import NULL_KEYSPACE, HoldTooLow, PdClient
@@ -17,11 +19,12 @@ class GcHold:
         self._pd, self._keyspace = pd, keyspace
         self.service_id = f"tistream-{tenant.cluster_id}-{tenant.tenant_id}-{store_id}"
 
-    def move(self, ts: int) -> HoldSet | HoldRefused:
-        """Make PD keep all versions above `ts`. Returns whether PD has accepted that. Raises Unavailable if the caller
-        may retry."""
+    def move(self, ts: int, ttl_s: int = TTL_S, check: Callable[[], None] = lambda: None) -> HoldSet | HoldRefused:
+        """Make PD keep all versions above `ts` for `ttl_s` seconds. `check` is called right before each request to PD,
+        which is not sent if it raises. Returns whether PD has accepted the hold. Raises Unavailable if the caller may
+        retry."""
         try:
-            self._pd.hold_gc(self.service_id, ts, TTL_S, self._keyspace)
+            self._pd.hold_gc(self.service_id, ts, ttl_s, self._keyspace, check)
         except HoldTooLow as refused:
             return HoldRefused(ts, refused.safe_point)
         return HoldSet(ts)

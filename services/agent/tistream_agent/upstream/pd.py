@@ -214,14 +214,29 @@ class PdClient:
             return 0
         return int(answer.safe_point)
 
-    def hold_gc(self, service_id: str, ts: int, ttl_s: int, keyspace: int = NULL_KEYSPACE) -> None:
+    def hold_gc(
+        self,
+        service_id: str,
+        ts: int,
+        ttl_s: int,
+        keyspace: int = NULL_KEYSPACE,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """Ask PD to keep all versions above `ts` for `ttl_s` seconds, under the name `service_id`; a `ttl_s` of 0
-        deletes this hold. `keyspace`: the id of the keyspace whose garbage collection is held back; NULL_KEYSPACE for
-        keys without a keyspace. Raises HoldTooLow if the versions may be gone already."""
+        deletes this hold.
+
+        Args:
+            keyspace: the id of the keyspace whose garbage collection is held back; NULL_KEYSPACE for keys without a
+                keyspace.
+            check: called right before each attempt. What it raises is raised, and nothing is sent.
+
+        Raises HoldTooLow if the versions may be gone already."""
         if keyspace == NULL_KEYSPACE and not self._barriers:
             request = pdpb.UpdateServiceGCSafePointRequest(service_id=service_id.encode(), TTL=ttl_s, safe_point=ts)
             try:
-                answer = self._call("UpdateServiceGCSafePoint", request, pdpb.UpdateServiceGCSafePointResponse)
+                answer = self._call(
+                    "UpdateServiceGCSafePoint", request, pdpb.UpdateServiceGCSafePointResponse, check=check
+                )
             except _Unimplemented:
                 self._barriers = True
             else:
@@ -240,7 +255,7 @@ class PdClient:
             keyspace_scope=scope, barrier_id=service_id, barrier_ts=ts, ttl_seconds=ttl_s
         )
         try:
-            self._call("SetGCBarrier", barrier, pdpb.SetGCBarrierResponse)
+            self._call("SetGCBarrier", barrier, pdpb.SetGCBarrierResponse, check=check)
         except _Refused as error:
             state = self._call("GetGCState", pdpb.GetGCStateRequest(keyspace_scope=scope), pdpb.GetGCStateResponse)
             if state.gc_state.txn_safe_point > ts:
@@ -256,12 +271,20 @@ class PdClient:
     def _header(self) -> pdpb.RequestHeader:
         return pdpb.RequestHeader(cluster_id=self.cluster_id)
 
-    def _call(self, rpc: str, request: Any, response: type[R], service: str = "pdpb.PD") -> R:
+    def _call(
+        self,
+        rpc: str,
+        request: Any,
+        response: type[R],
+        service: str = "pdpb.PD",
+        check: Callable[[], None] = lambda: None,
+    ) -> R:
         problem = ""
         for _ in range(_ATTEMPTS):
             request.header.CopyFrom(self._header())
             self._on_call(rpc)
             with self._leader.taken() as leader:
+                check()
                 try:
                     answer = unary(leader.channel, service, rpc, response)(request, timeout=self._deadline_s)
                     self._check(rpc, answer)

@@ -77,6 +77,12 @@ class EmulatedTikv:
         with self._served.shared.changed:
             return {name: hold.ts for name, hold in self.upstream.gc.holds.items()}
 
+    def held_after(self, seconds: int) -> dict[str, int]:
+        """The ts of each hold on garbage collection that is left after so many seconds, if no process renews one."""
+        with self._served.shared.changed:
+            ends_ms = self.upstream.now_ms + seconds * 1_000
+            return {name: hold.ts for name, hold in self.upstream.gc.holds.items() if hold.ends_ms > ends_ms}
+
     def subscribed(self) -> list[cdcpb.ChangeDataRequest]:
         """The requests of all subscriptions that exist now."""
         with self._served.shared.changed:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from support import golden
 from support.certificates import Authority
 from support.emulated import EmulatedTikv
+from support.turns import Died
 from support.waiting import PATIENCE_S
 from tistream.errors import InvalidRequest, TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
@@ -36,7 +37,7 @@ from tistream_agent.core.territory import assert_tiled
 from tistream_agent.position import ChainSealed, last_position
 from tistream_agent.reservation import Reservation
 from tistream_agent.reserved_ids import ReservedIds
-from tistream_agent.upstream.gc_hold import GcHold
+from tistream_agent.upstream.gc_hold import PLANNED_TTL_S, GcHold
 from tistream_agent.upstream.keyspaces import tenant_keys
 from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.pd_leader import OtherCluster
@@ -82,10 +83,10 @@ class World:
             raise self._refusal
         self.registered.append(tenant)
 
-    def divider(self, assigned: Listed) -> Divider:
+    def divider(self, assigned: Listed, sleep: Callable[[float], None] = lambda _: None) -> Divider:
         """A division of the tenant's territories."""
         owned = tenant_keys(self.pd, TenantKind.TIDB, "")
-        return Divider(TENANT, owned, self.pd, self.objects, assigned, lambda _: None, self.checks.append, "c0ffee")
+        return Divider(TENANT, owned, self.pd, self.objects, assigned, sleep, self.checks.append, "c0ffee")
 
 
 @pytest.fixture
@@ -434,6 +435,77 @@ def test_a_division_that_is_interrupted_in_its_last_file_holds_what_that_may_nam
     children = world.divider(listed).divide([1], 2)
     assert listed.there == {child.store_id: child.span for child in children}
     assert _held(tikv) == dict.fromkeys(listed.there, ts - 1), "what no file names is released"
+
+
+class Killing(MemoryObjectStore):
+    """The process of a division is killed once it has put `left` files of the territories `of`; before, if 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of, self.left = set[int](), -1
+
+    def put_new(self, key: str, body: bytes) -> None:
+        name = layout.parse_change_file(key)
+        if name is None or name[1] not in self.of:
+            super().put_new(key, body)
+            return
+        if self.left:
+            super().put_new(key, body)
+        self.left -= 1
+        if self.left <= 0:
+            raise Died
+
+
+def _lasting(tikv: EmulatedTikv) -> set[int]:
+    """The territories whose holds last for more than minutes."""
+    return {int(name.removeprefix("tistream-7-connected-")) for name in tikv.held_after(PLANNED_TTL_S)}
+
+
+# Attack: a division is killed, and never run again
+def test_the_holds_of_a_killed_division_that_no_file_names_end_in_minutes(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv, objects = serve(EmulatedTikv()), Killing()
+    world, ts, listed = connected(tikv, objects)
+    objects.of, objects.left = {1}, 0
+    with pytest.raises(Died):
+        world.divider(listed).divide([1], 2)
+    assert _held(tikv) == dict.fromkeys([1, 2, 3], ts - 1)
+    assert _lasting(tikv) == {1}
+
+
+@pytest.mark.parametrize(("of", "lasting"), [({1}, {1}), ({2}, {1, 2, 3})])
+def test_a_killed_division_holds_what_its_last_file_names_for_a_day(
+    of: set[int], lasting: set[int], serve: Callable[[EmulatedTikv], EmulatedTikv]
+) -> None:
+    tikv, objects = serve(EmulatedTikv()), Killing()
+    world, ts, listed = connected(tikv, objects)
+    objects.of, objects.left = of, 1
+    with pytest.raises(Died):
+        world.divider(listed).divide([1], 2)
+    assert _lasting(tikv) == lasting
+    objects.of = set()
+    children = world.divider(listed).divide([1], 2)
+    assert listed.there == {child.store_id: child.span for child in children}
+    assert _held(tikv) == dict.fromkeys(listed.there, ts - 1)
+    assert _lasting(tikv) == set(listed.there)
+
+
+# Attack: a division is killed while it waits for the agents of the old territories to notice
+def test_the_holds_of_territories_that_were_handed_over_end_in_minutes(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world, ts, listed = connected(tikv)
+
+    def killed(_: float) -> None:
+        raise Died
+
+    with pytest.raises(Died):
+        world.divider(listed, killed).divide([1], 2)
+    assert sorted(listed.there) == [2, 3]
+    assert _held(tikv) == dict.fromkeys([1, 2, 3], ts - 1)
+    assert _lasting(tikv) == {2, 3}
 
 
 # Attack: a division dies when one of its two chains is begun; this one is disconnected, and the command is run again

@@ -28,6 +28,7 @@ from tistream_agent.core.chain import Child
 from tistream_agent.core.cutter import draft_without_rows
 from tistream_agent.core.territory import assert_tiled
 from tistream_agent.position import end_of_chain, last_position
+from tistream_agent.upstream.gc_hold import PLANNED_TTL_S
 from tistream_agent.upstream.keyspaces import tenant_keys
 from tistream_agent.upstream.pd import NULL_KEYSPACE, PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
@@ -99,7 +100,8 @@ class World:
         self.known.update(self.platform.there)
 
     def look(self) -> None:
-        """Check that garbage collection is held back for each key, from the ts on which the first files promise."""
+        """Check that garbage collection is held back for each key, from the ts on which the first files promise, also
+        if all commands die now: not by a hold that ends in minutes."""
         if not self.known:
             return
         self.known.update(self.platform.there)
@@ -108,7 +110,8 @@ class World:
             children = end_of_chain(self.unpaced, self.tenant, unread.pop(), None).children
             unread += [child.store_id for child in children if child.store_id not in self.known]
             self.known.update({child.store_id: child.span for child in children})
-        held = [self.known[number] for number, ts in self.holds().items() if number in self.known and ts < self.ts]
+        lasting = self.holds(after_s=PLANNED_TTL_S)
+        held = [self.known[number] for number, ts in lasting.items() if number in self.known and ts < self.ts]
         assert not_taken(held) == [], "garbage is collected that a territory has not read"
 
     def connector(self, regions_max: int) -> Connector:
@@ -137,9 +140,10 @@ class World:
         )
         return lambda: one.divide(parents, into)
 
-    def holds(self) -> dict[int, int]:
-        mine = f"tistream-7-{self.tenant.tenant_id}-"
-        found = {name.removeprefix(mine): ts for name, ts in self.tikv.holds.items() if name.startswith(mine)}
+    def holds(self, after_s: int = 0) -> dict[int, int]:
+        """The ts of each hold, by territory, that no process renews for so many seconds."""
+        mine, there = f"tistream-7-{self.tenant.tenant_id}-", self.tikv.held_after(after_s)
+        found = {name.removeprefix(mine): ts for name, ts in there.items() if name.startswith(mine)}
         return {int(number): ts for number, ts in found.items()}
 
     def check(self) -> None:
@@ -205,6 +209,8 @@ def test_a_division_that_dies_costs_ids_only(tikv: EmulatedTikv, seed: int) -> N
     bodies = (world.divide([first], 2), rng.randrange(60)), (world.divide([second], 2), None)
     died, whole = world.turns.run(*bodies)
     assert isinstance(died, Died | tuple)
+    world.look()
+    assert set(world.holds(after_s=PLANNED_TTL_S)) <= world.known.keys(), "no file names it, and it is held for a day"
     again = world.divide([first], 3)()
     assert not {child.store_id for child in again} & {child.store_id for child in whole}
     world.check()

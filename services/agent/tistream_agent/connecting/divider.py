@@ -42,7 +42,7 @@ from tistream_agent.core.steps import HoldRefused
 from tistream_agent.position import end_of_chain, newest_file
 from tistream_agent.reservation import Reservation
 from tistream_agent.reserved_ids import ReservedIds
-from tistream_agent.upstream.gc_hold import GcHold
+from tistream_agent.upstream.gc_hold import PLANNED_TTL_S, TTL_S, GcHold
 from tistream_agent.upstream.keyspaces import TenantKeys
 from tistream_agent.upstream.pd import HoldTooLow, PdClient
 
@@ -134,9 +134,12 @@ class Divider:
         heirs = [child for child in children if _is_open(begun[child.store_id])]
         there = self._assigned.spans()
         check_free(heirs, there, parents)
-        fresh = unclaimed({number: self._end(number) for number in parents}, begun)
+        ends = {number: self._end(number) for number in parents}
+        fresh = unclaimed(ends, begun)
         for child in heirs:
             self._hold_again(child.store_id, begun[child.store_id], is_claimed=child.store_id not in fresh)
+        for number, end in ends.items():
+            self._let_end(number, end)
         for number in parents:
             if number in there:
                 self._assigned.remove(number)
@@ -160,13 +163,14 @@ class Divider:
                 if children and planned not in ((), children):  # another division was faster
                     self._give_up(planned)
                 planned = () if children else planned or self._planned(parents, into, ends)
+                held_s = TTL_S if children else PLANNED_TTL_S
                 children = children or planned
                 begun = {child.store_id: self._end(child.store_id) for child in children}
                 steps = next_steps(children, ends, begun, self._assigned.spans())
                 if not steps:
                     return children
                 lowest = min(end.position.lowest_ts for end in ends.values() if end.position is not None)
-                self._hold_back([number for number, end in begun.items() if not end.sealed], lowest)
+                self._hold_back([number for number, end in begun.items() if not end.sealed], lowest, held_s)
                 for step in steps:
                     sealing = isinstance(step, SealParent)
                     self._put(step, children)
@@ -253,12 +257,15 @@ class Divider:
             try:
                 self._hold(child.store_id).release()
             except Unavailable as error:
-                self._show(Check("garbage collection", True, f"held for territory {child.store_id} for a day: {error}"))
+                self._show(
+                    Check("garbage collection", True, f"held for territory {child.store_id} for minutes: {error}")
+                )
 
-    def _hold_back(self, children: Sequence[int], lowest_ts: int) -> None:
-        """Hold back garbage collection at `lowest_ts` for each child. Raises CannotConnect if history is gone."""
+    def _hold_back(self, children: Sequence[int], lowest_ts: int, held_s: int = TTL_S) -> None:
+        """Hold back garbage collection at `lowest_ts` for each child, for `held_s` seconds. Raises CannotConnect if
+        history is gone."""
         for number in children:
-            moved = self._hold(number).move(lowest_ts - 1)
+            moved = self._hold(number).move(lowest_ts - 1, held_s)
             if isinstance(moved, HoldRefused):
                 raise CannotConnect(str(HoldTooLow(moved.ts, moved.safe_point)))
 
@@ -271,6 +278,12 @@ class Divider:
         except CannotConnect:
             if not is_claimed:  # the hold of an agent that has claimed it is at the end of a newer file
                 raise
+
+    def _let_end(self, number: int, end: ChainEnd) -> None:
+        """Let the hold of a parent end in minutes, because the children have theirs: a command that dies before it
+        releases the hold leaves none for a day."""
+        assert end.position is not None
+        self._hold(number).move(end.position.lowest_ts - 1, PLANNED_TTL_S)
 
     def _put(self, step: DivisionStep, children: tuple[Child, ...]) -> None:
         if isinstance(step, BeginChild):

@@ -10,6 +10,7 @@ from tistream_agent.core.steps import HoldRefused, HoldSet
 from tistream_agent.upstream.pd import NULL_KEYSPACE, HoldTooLow, PdClient
 
 TTL_S = 24 * 3_600  # an agent that is away for less loses nothing
+PLANNED_TTL_S = 600  # of a hold beside one that lasts longer, which a command that dies does not release
 
 
 class GcHold:

@@ -5,6 +5,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 from support.effort import FULL, examples
+from support.waiting import PATIENCE_S
 
 pytest_plugins = [
     "support.not_run",
@@ -16,6 +17,9 @@ pytest_plugins = [
 
 # gRPC, which emulated clusters serve with, may end a process that is forked here before it becomes another program.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
+# Commands that call PD or TiKV wait as long for an answer as any test.
+os.environ["TISTREAM_CALL_TIMEOUT"] = str(PATIENCE_S)
 
 # No deadline and no check of speed: what is slow is seen in benchmarks. Only the soak draws at random.
 settings.register_profile(

@@ -33,6 +33,9 @@ Kind = Annotated[TenantKind, typer.Option(help="tidb, or raw: the changes of Raw
 Ca = Annotated[Path | None, typer.Option(help="Authority of the certificates of PD and TiKV.")]
 Cert = Annotated[Path | None, typer.Option(help="Client certificate that PD and TiKV accept.")]
 Key = Annotated[Path | None, typer.Option(help="Private key of the client certificate.")]
+CallTimeout = Annotated[
+    float, typer.Option(min=0.1, help="Seconds that a call to PD or TiKV may take.", envvar="TISTREAM_CALL_TIMEOUT")
+]
 Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the agent's /status on 127.0.0.1.")]
 
@@ -111,6 +114,7 @@ def connect(
     ca: Ca = None,
     cert: Cert = None,
     key: Key = None,
+    call_timeout: CallTimeout = 5,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check; change nothing.")] = False,
     assign: Annotated[
         bool, typer.Option("--assign", help="Give the keys to the platform's agents, in place of one of their own.")
@@ -133,7 +137,9 @@ def connect(
     if in_place_of and not assign:
         raise typer.BadParameter("--in-place-of goes with --assign")
     with _one_line():
-        connector = _connector(pd, objects, cluster, tenant, url, territory, keyspace, kind, (ca, cert, key))
+        connector = _connector(
+            pd, objects, cluster, tenant, url, territory, keyspace, kind, (ca, cert, key), call_timeout
+        )
         cluster_id = connector.check()
         if dry_run:
             return
@@ -145,7 +151,7 @@ def connect(
                 connector,
                 territories,
                 in_place_of or [],
-                lambda number: _connector(*its, number, keyspace, kind, (ca, cert, key)).disconnect(),
+                lambda number: _connector(*its, number, keyspace, kind, (ca, cert, key), call_timeout).disconnect(),
             )
             typer.echo("the platform's agents take them over: `tistream agent list` shows which")
             return
@@ -192,6 +198,7 @@ def disconnect(
     ca: Ca = None,
     cert: Cert = None,
     key: Key = None,
+    call_timeout: CallTimeout = 5,
     url: Annotated[
         str, typer.Option(help="Base URL of the API, if agents of the platform have the keys.", envvar="TISTREAM_URL")
     ] = "",
@@ -211,7 +218,7 @@ def disconnect(
         check_same(found, kind, keyspace)
 
         def connector(number: int) -> Connector:
-            return _connector(pd, objects, cluster, tenant, "", number, keyspace, kind, (ca, cert, key))
+            return _connector(pd, objects, cluster, tenant, "", number, keyspace, kind, (ca, cert, key), call_timeout)
 
         for number in [territory] if territory is not None else sorted(found) or [1]:
             if url:
@@ -258,6 +265,7 @@ def agent_divide(
     ca: Ca = None,
     cert: Cert = None,
     key: Key = None,
+    call_timeout: CallTimeout = 5,
     url: Url = "http://127.0.0.1:8000",
 ) -> None:
     """Split a territory of the platform's agents, or merge neighbours (--into 1), while they are read.
@@ -278,7 +286,8 @@ def agent_divide(
     from tistream_agent.upstream.stores import Channels, TlsFiles
 
     with _one_line():
-        of, client = TenantKey.parse(cluster, tenant), PdClient(addresses(pd), Channels(TlsFiles(ca, cert, key)))
+        of, channels = TenantKey.parse(cluster, tenant), Channels(TlsFiles(ca, cert, key))
+        client = PdClient(addresses(pd), channels, deadline_s=call_timeout)
         Divider(
             of,
             tenant_keys(client, kind, keyspace),
@@ -320,6 +329,7 @@ def _connector(
     keyspace: str,
     kind: TenantKind,
     tls: tuple[Path | None, Path | None, Path | None],
+    call_s: float,
 ) -> Connector:
     from tistream.concurrency import sleep
     from tistream.model.ids import TenantKey
@@ -328,13 +338,14 @@ def _connector(
     from tistream_agent.connecting.checks import table
     from tistream_agent.connecting.connect import Connection, Connector
     from tistream_agent.connecting.platform import PlatformApi
+    from tistream_agent.order import addresses
     from tistream_agent.upstream.pd import PdClient
     from tistream_agent.upstream.stores import Channels, TlsFiles
 
     channels, api = Channels(TlsFiles(*tls)), PlatformApi(url, _api_token())
     return Connector(
-        Connection(TenantKey.parse(cluster, tenant), territory, keyspace, kind),
-        PdClient([address.strip() for address in pd.split(",") if address.strip()], channels),
+        Connection(TenantKey.parse(cluster, tenant), territory, keyspace, kind, call_s=call_s),
+        PdClient(addresses(pd), channels, deadline_s=call_s),
         channels,
         open_objects(objects),
         lambda new: api.register(new, kind),

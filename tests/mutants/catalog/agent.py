@@ -363,7 +363,7 @@ def keys_of_another_territory_are_handed_over(original: Function) -> Function:
 )
 def divisions_at_once_share_the_room_for_one(original: Function) -> Function:
     """Of two divisions at once the later ends its chain, and then the platform has no room for its territories."""
-    return lambda after, there, others: original(after, there, ())
+    return lambda after, there, others, *more: original(after, there, (), *more)
 
 
 @mutant("tistream_agent:Divider._hold_back", invariants=(52,), catchers=(SHARED,))

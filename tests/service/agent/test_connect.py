@@ -27,6 +27,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream.wire.bulk.territories import TERRITORIES_MAX
 from tistream_agent.command import register
+from tistream_agent.connecting import connect, divider, division
 from tistream_agent.connecting.assigning import assign
 from tistream_agent.connecting.checks import CannotConnect, Check
 from tistream_agent.connecting.connect import Connection, Connector
@@ -648,6 +649,54 @@ def test_a_division_into_too_many_territories_is_refused_before_it_begins(
         divider.divide([1], 2)
     assert [info.key for info in world.objects.list_after("")] == files
     assert tikv.holds == {"tistream-7-connected-1": ts - 1}
+
+
+def _at_most(number: int, patch: pytest.MonkeyPatch) -> None:
+    for module in (connect, divider, division):
+        patch.setattr(module, "TERRITORIES_MAX", number)
+
+
+# Attack: a tenant is connected whose keys would be in more territories than it may have
+def test_keys_for_too_many_territories_are_refused_before_anything_is_begun(
+    serve: Callable[[EmulatedTikv], EmulatedTikv], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tikv = serve(EmulatedTikv())
+    world, listed = World(tikv, regions_max=1), Listed({})
+    _at_most(2, monkeypatch)
+    with pytest.raises(InvalidRequest, match="more than 2 territories: merge others first, with"):
+        assign(world.connector, listed, [], lambda _: None)
+    assert list(world.objects.list_after("")) == []
+    assert (tikv.holds, listed.there, world.registered) == ({}, {}, [])
+
+
+# Attack: keys are given away while a division of another territory is under way, which needs the room
+def test_keys_leave_the_room_that_divisions_under_way_need(
+    serve: Callable[[EmulatedTikv], EmulatedTikv], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(serve(EmulatedTikv()))
+    listed = Listed({1: KeySpan(b"", b"t")})
+    _at_most(2, monkeypatch)
+    for number in (8, 9):
+        ReservedIds(world.objects, TENANT).reserve(Reservation(number, "dead", (1,)))
+    with pytest.raises(InvalidRequest, match="more than 2 territories with the divisions of 1, which"):
+        assign(world.connector, listed, [], lambda _: None)
+    _at_most(3, monkeypatch)
+    assign(world.connector, listed, [], lambda _: None)
+    assert listed.there == {1: KeySpan(b"", b"t"), 2: KeySpan(b"t", b"")}
+
+
+# Attack: the platform gets other territories between the last file of a chain and its repeat
+def test_a_division_without_room_at_its_end_hands_nothing_over(
+    serve: Callable[[EmulatedTikv], EmulatedTikv], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    divided = Divided(serve(EmulatedTikv()), {2})
+    _at_most(1, monkeypatch)
+    with pytest.raises(InvalidRequest, match="and 1 is the maximum, so there is no room for 2, 3: merge others first"):
+        divided.divider.divide([1], 2)
+    assert divided.listed.there == {1: WHOLE}
+    _at_most(2, monkeypatch)
+    divided.divider.divide([1], 2)
+    assert sorted(divided.listed.there) == [2, 3]
 
 
 # Attack: the agent of the territory is always faster than the division

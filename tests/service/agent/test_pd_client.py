@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 
 import grpc
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from support.waiting import PATIENCE_S, eventually
 from tistream.wire.tikv import metapb_pb2 as metapb
 from tistream.wire.tikv import pdpb_pb2 as pdpb
+from tistream_agent.command import register
 from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
 
@@ -25,6 +29,7 @@ class Pd(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # gRPC's own class 
 
     def __init__(self) -> None:
         self.calls, self.released, self.loses_regions = Counter[str](), Event(), False
+        self.left_s: float | None = None  # until the last call for stores is given up
         self._server = grpc.server(ThreadPoolExecutor(8), handlers=[self])
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
@@ -51,10 +56,11 @@ class Pd(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # gRPC's own class 
 
     def _stores(self, _: bytes, context: grpc.ServicerContext) -> bytes:
         self.calls["stores"] += 1
+        self.left_s = context.time_remaining()
         if self.calls["stores"] == 1:
             context.abort(grpc.StatusCode.UNAVAILABLE, "this member restarts")
         header = pdpb.ResponseHeader(cluster_id=CLUSTER)
-        store = metapb.Store(id=1, address="tikv:20160", version="v8.5.4")
+        store = metapb.Store(id=1, address="127.0.0.1:1", version="v8.5.4")
         return pdpb.GetAllStoresResponse(header=header, stores=[store]).SerializeToString()
 
     def _regions(self, _: bytes, context: grpc.ServicerContext) -> bytes:
@@ -89,3 +95,14 @@ def test_a_call_that_fails_cuts_off_no_other(pd: Pd, *, loses_regions: bool) -> 
     assert pd.calls["members"] == 2, "the connection that was made meanwhile is used on"
     client.close()
     assert [store.store_id for store in client.stores()] == [1]
+
+
+def test_a_command_takes_the_limit_of_its_calls_from_its_option_or_from_the_environment(pd: Pd, tmp_path: Path) -> None:
+    app = typer.Typer()
+    register(app)
+    given = ["connect", "--pd", pd.address, "--objects", f"file://{tmp_path}", "--cluster", "7", "--tenant", "a"]
+    for option, environment in (["--call-timeout", "3000"], {}), ([], {"TISTREAM_CALL_TIMEOUT": "3000"}):
+        done = CliRunner(env=environment).invoke(app, [*given, "--dry-run", *option])
+        assert "store 1 at 127.0.0.1:1 does not answer" in done.output
+        assert pd.left_s is not None
+        assert pd.left_s > PATIENCE_S

@@ -21,15 +21,16 @@ def assign(
             back for the new ones before the holds of these are released.
         disconnect: ends the chain of a territory, and releases its hold.
 
-    Raises InvalidRequest if a chain can be continued, or if the territories are of another keyspace; CannotConnect;
-    Unavailable.
+    Raises InvalidRequest, before anything is changed, if a chain can be continued, if the territories are of another
+    keyspace, or if there would be too many; CannotConnect; Unavailable.
     """
     there = territories.spans()  # a command for another cluster or keyspace changes nothing
     if sound := [number for number in damaged if connector.sound_end(number) is not None]:
         again = f"`tistream agent divide --territory {sound[0]} --into 1` gives its keys to a new one"
         raise InvalidRequest(f"the chain of territory {sound[0]} is not damaged: {again}")
-    begins_ts = connector.connect()
     kept = {number: span for number, span in there.items() if number not in damaged}
+    connector.check_room(kept)
+    begins_ts = connector.connect()
     found = connector.divide(kept, begins_ts)
     for number in damaged:
         if number in there:

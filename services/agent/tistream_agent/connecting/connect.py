@@ -3,11 +3,9 @@ the tenant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
-
-import grpc
 
 from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, NotFoundYet, TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
@@ -15,16 +13,10 @@ from tistream.model.span import WHOLE, KeySpan, merge_spans
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
-from tistream.wire.tikv import kvrpcpb_pb2 as kvrpcpb
-from tistream_agent.connecting.checks import (
-    CannotConnect,
-    Check,
-    FailedCheck,
-    StoreSeen,
-    raw_check,
-    reach_check,
-    version_check,
-)
+from tistream.wire.bulk.territories import TERRITORIES_MAX
+from tistream_agent.connecting.checks import CannotConnect, Check, FailedCheck
+from tistream_agent.connecting.division import check_number, is_under_way
+from tistream_agent.connecting.store_checks import store_checks
 from tistream_agent.connecting.territories import REGIONS_MAX, covers, divided, first_keys, not_taken, oversized
 from tistream_agent.core import chain
 from tistream_agent.core.cutter import draft_without_rows
@@ -35,12 +27,11 @@ from tistream_agent.reservation import Reservation
 from tistream_agent.reserved_ids import ReservedIds
 from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import TenantKeys, tenant_keys
-from tistream_agent.upstream.pd import NULL_KEYSPACE, HoldTooLow, PdClient
-from tistream_agent.upstream.raw_api import raw_refusal, raw_snapshot
+from tistream_agent.upstream.pd import DEADLINE_S, NULL_KEYSPACE, HoldTooLow, PdClient
+from tistream_agent.upstream.raw_api import raw_snapshot
 from tistream_agent.upstream.schema_snap import SchemaReader
 from tistream_agent.upstream.stores import Channels
 
-_CALL_S = 5.0
 _SETTLE_S = 5.0
 _SEALS = 50
 
@@ -48,13 +39,14 @@ _SEALS = 50
 @dataclass(frozen=True, slots=True)
 class Connection:
     """The cluster and the tenant to connect. `keyspace` is as in the settings of the agent (keyspaces.tenant_keys).
-    `regions_max`: of a territory."""
+    `regions_max`: of a territory. `call_s`: how long a call to a TiKV store may take."""
 
     tenant: TenantKey
     territory: int = 1
     keyspace: str = ""
     kind: TenantKind = TenantKind.TIDB
     regions_max: int = REGIONS_MAX
+    call_s: float = DEADLINE_S
 
 
 class Connector:
@@ -89,7 +81,8 @@ class Connector:
     def check(self) -> int:
         """Run all checks that change nothing. Returns PD's cluster id. Raises CannotConnect."""
         cluster_id = self._pd_check()
-        for check in self._store_checks():
+        connection = self._connection
+        for check in store_checks(self._pd, self._channels, connection.kind, connection.call_s):
             self._passed(check)
         self._passed(self._history_check())
         return cluster_id
@@ -157,8 +150,7 @@ class Connector:
         if waiting:
             its, again = ", ".join(map(str, waiting)), "run `tistream agent divide` again for the old ones"
             self._passed(Check("territories", True, f"a division has yet to hand over {its}: {again}"))
-        owners = [*taken.values(), *(span for its in waiting.values() for span in its)]
-        spans = [part for span in not_taken(owners) for part in divided(span, starts, most)]
+        spans = self._new_spans(taken, waiting, starts)
         ends = dict(self._usable(taken, len(spans)))
         found = list(zip(ends, spans, strict=True))
         known = self._known() if found else None
@@ -181,6 +173,24 @@ class Connector:
         new = ", ".join(str(number) for number, _ in found) or "none"
         self._passed(Check("territories", True, f"{len(starts)} regions; new ones: {new}"))
         return found
+
+    def check_room(self, taken: Mapping[int, KeySpan]) -> None:
+        """Check that the tenant may have as many territories as `divide` would make. Changes nothing. Raises
+        InvalidRequest, Unavailable."""
+        self._new_spans(taken, self._unfinished(taken), self._starts(self._owned().keys))
+
+    def _new_spans(
+        self, taken: Mapping[int, KeySpan], waiting: Mapping[int, tuple[KeySpan, ...]], starts: Sequence[bytes]
+    ) -> list[KeySpan]:
+        """The keys of each new territory. Raises InvalidRequest if there would be too many territories."""
+        owners = [*taken.values(), *(span for its in waiting.values() for span in its)]
+        spans = [part for span in not_taken(owners) for part in divided(span, starts, self._connection.regions_max)]
+        others = [one for one in self._ids.by_divisions() if spans and one.store_id not in taken]
+        if len(taken) + len(spans) + len(others) > TERRITORIES_MAX:
+            growing = [one for one in others if is_under_way(one, taken, self.sound_end)]
+            merge = "merge others first, with `tistream agent divide --into 1`"
+            check_number(len(taken) + len(spans), taken, growing, merge)
+        return spans
 
     def _unfinished(self, taken: Container[int]) -> dict[int, tuple[KeySpan, ...]]:
         """The territories whose chains a division has begun, and which the platform does not have yet, with their keys.
@@ -340,18 +350,6 @@ class Connector:
         self._passed(Check("PD", True, f"cluster {cluster_id}"))
         return cluster_id
 
-    def _store_checks(self) -> Iterator[Check]:
-        stores = [
-            StoreSeen(store.store_id, store.address, store.version, store.up, self._problem(store.address))
-            for store in self._pd.stores()
-        ]
-        yield version_check(stores, self._connection.kind)
-        yield reach_check(stores)
-        if self._connection.kind is TenantKind.RAW:
-            yield raw_check(
-                {store.store_id: raw_refusal(self._channels, store.address, self._pd.cluster_id) for store in stores}
-            )
-
     def _history_check(self) -> Check:
         """Check whether the cluster still has all versions that the tenant's chain needs to continue. Raises
         InvalidRequest for a wrong keyspace."""
@@ -372,19 +370,3 @@ class Connector:
         if reached - 1 < safe_point:
             return Check(name, False, str(HoldTooLow(reached - 1, safe_point)))
         return Check(name, True, f"the agent goes on at {reached}")
-
-    def _problem(self, address: str) -> str:
-        """Call a TiKV store. Returns the reason why it does not answer; an empty text if it answers, even with an
-        error."""
-        try:
-            with self._channels.open(address) as channel:
-                channel.unary_unary(
-                    "/tikvpb.Tikv/KvScan",
-                    request_serializer=kvrpcpb.ScanRequest.SerializeToString,
-                    response_deserializer=kvrpcpb.ScanResponse.FromString,
-                )(kvrpcpb.ScanRequest(limit=1, version=1), timeout=_CALL_S)
-        except grpc.RpcError as error:
-            if isinstance(error, grpc.Call):
-                return f"{error.code().name}: {error.details()}"
-            return str(error)
-        return ""

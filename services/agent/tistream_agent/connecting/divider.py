@@ -28,6 +28,7 @@ from tistream_agent.connecting.division import (
     check_free,
     check_number,
     given_up,
+    is_under_way,
     new_children,
     next_steps,
     recorded_children,
@@ -218,12 +219,7 @@ class Divider:
         """Whether the platform may get a territory of the id `one`, beside a division of `parents`."""
         if not set(parents).isdisjoint(one.parents):
             return False  # at most one of the two is finished
-        if one.parents and all(number in there for number in one.parents):
-            return True
-        try:
-            return _is_open(self._end(one.store_id))
-        except CorruptObject:
-            return False  # no agent continues it
+        return is_under_way(one, there, self._sound_end)
 
     def _forget(self, planned: Sequence[Child]) -> None:
         """Let no division count the ids of children that will not be. They stay reserved."""
@@ -301,6 +297,12 @@ class Divider:
 
     def _end(self, number: int) -> ChainEnd:
         return end_of_chain(self._objects, self._tenant, number, None)
+
+    def _sound_end(self, number: int) -> ChainEnd | None:
+        try:
+            return self._end(number)
+        except CorruptObject:
+            return None
 
 
 def _without(end: ChainEnd, never: tuple[Child, ...]) -> ChainEnd:

@@ -21,7 +21,7 @@ its own keys (`given_up`). Its hold is released after they have theirs, as in ev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tistream.errors import InvalidRequest
@@ -190,14 +190,33 @@ def unclaimed(parents: Mapping[int, ChainEnd], begun: Mapping[int, ChainEnd]) ->
     }
 
 
-def check_number(after: int, there: Container[int], others: Iterable[Reservation]) -> None:
-    """Check that a division leaves the tenant no more territories than it may have, also once the other divisions that
+def is_under_way(one: Reservation, there: Container[int], end: Callable[[int], ChainEnd | None]) -> bool:
+    """Whether the platform may get a territory of the id that a division has reserved.
+
+    Args:
+        there: the territories that the platform has.
+        end: reads the end of a chain; None if its newest file is damaged, so that no agent continues it.
+    """
+    if one.parents and all(number in there for number in one.parents):
+        return True
+    found = end(one.store_id)
+    return found is not None and found.position is not None and not found.sealed
+
+
+def check_number(
+    after: int,
+    there: Container[int],
+    others: Iterable[Reservation],
+    advice: str = "give a lower --into, or merge others first",
+) -> None:
+    """Check that a command leaves the tenant no more territories than it may have, also once the other divisions that
     are under way are finished.
 
     Args:
-        after: the number of territories after this division alone.
+        after: the number of territories after this command alone.
         there: the territories that the platform has.
         others: the ids that the other divisions have reserved, and that are not among `there`.
+        advice: what the user may do if it is refused.
 
     Raises InvalidRequest.
     """
@@ -210,15 +229,13 @@ def check_number(after: int, there: Container[int], others: Iterable[Reservation
         return
     beside = "; ".join(", ".join(map(str, its)) for its in sorted(growing))
     told = f" with the divisions of {beside}, which are to be finished by the same commands" if beside else ""
-    raise InvalidRequest(
-        f"the tenant would have more than {TERRITORIES_MAX} territories{told}: give a lower --into, or "
-        "merge others first"
-    )
+    raise InvalidRequest(f"the tenant would have more than {TERRITORIES_MAX} territories{told}: {advice}")
 
 
-def check_free(heirs: Iterable[Child], there: Mapping[int, KeySpan], parents: Container[int]) -> None:
+def check_free(heirs: Collection[Child], there: Mapping[int, KeySpan], parents: Collection[int]) -> None:
     """Check that the platform can take the children `heirs` in place of the parents. `there`: the keys of each
-    territory that it has. Raises InvalidRequest if another territory has some of their keys."""
+    territory that it has. Raises InvalidRequest if another territory has some of their keys, or if the tenant would
+    have too many."""
     for child in heirs:
         for number, span in sorted(there.items()):
             if number != child.store_id and number not in parents and span.overlaps(child.span):
@@ -226,6 +243,12 @@ def check_free(heirs: Iterable[Child], there: Mapping[int, KeySpan], parents: Co
                     f"territory {number} has keys of the new territory {child.store_id}: run `tistream disconnect "
                     f"--territory` for one of the two, and then this command again"
                 )
+    after = {child.store_id for child in heirs} | (there.keys() - set(parents))
+    if len(after) > max(TERRITORIES_MAX, len(there)):
+        raise InvalidRequest(
+            f"the tenant has {len(there)} territories, and {TERRITORIES_MAX} is the maximum, so there is no room for "
+            f"{_ids(heirs)}: merge others first, and then run this command again"
+        )
 
 
 def _first_ts(parents: Mapping[int, ChainEnd]) -> int:

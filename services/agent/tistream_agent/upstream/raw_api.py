@@ -14,7 +14,6 @@ from tistream.wire.tikv import cdcpb_pb2 as cdcpb
 from tistream_agent.upstream.stores import Channels
 from tistream_agent.upstream.streams import TICDC_VERSION
 
-_CALL_S = 5.0
 _NO_REGION = (1 << 63) - 1  # TiKV checks the API version before it looks for the region (upstream-formats 6.5)
 
 
@@ -23,9 +22,10 @@ def raw_snapshot(ts: int) -> bytes:
     return orjson.dumps({"version": 1, "kind": "raw", "snapshot_ts": ts, "databases": []})
 
 
-def raw_refusal(channels: Channels, address: str, cluster_id: int) -> str:
-    """Ask a store whether it streams the changes of RawKV. Returns an empty text if it does, otherwise the reason: its
-    refusal, or the failure of the call. The request names a region that does not exist, so nothing is scanned."""
+def raw_refusal(channels: Channels, address: str, cluster_id: int, call_s: float) -> str:
+    """Ask a store whether it streams the changes of RawKV. The call may take `call_s` seconds. Returns an empty text if
+    it does, otherwise the reason: its refusal, or the failure of the call. The request names a region that does not
+    exist, so nothing is scanned."""
     header = cdcpb.Header(cluster_id=cluster_id, ticdc_version=TICDC_VERSION)
     request = cdcpb.ChangeDataRequest(
         header=header, region_id=_NO_REGION, request_id=1, kv_api=cdcpb.ChangeDataRequest.RawKV
@@ -34,7 +34,7 @@ def raw_refusal(channels: Channels, address: str, cluster_id: int) -> str:
 
     def requests() -> Iterator[Any]:
         yield request
-        answered.wait(_CALL_S)  # a stream whose client has no more to say may be ended before its answer
+        answered.wait(call_s)  # a stream whose client has no more to say may be ended before its answer
 
     try:
         with channels.open(address) as channel:
@@ -42,7 +42,7 @@ def raw_refusal(channels: Channels, address: str, cluster_id: int) -> str:
                 "/cdcpb.ChangeData/EventFeed",
                 request_serializer=cdcpb.ChangeDataRequest.SerializeToString,
                 response_deserializer=cdcpb.ChangeDataEvent.FromString,
-            )(requests(), timeout=_CALL_S)
+            )(requests(), timeout=call_s)
             try:
                 for message in call:
                     for event in message.events:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import grpc
 
 from tistream.errors import InvalidRequest
+from tistream.wire.tikv import kvrpcpb_pb2 as kvrpcpb
 
 MESSAGE_BYTES_MAX = 256 << 20  # one row of TiKV may take as much
 _OPTIONS = (
@@ -65,6 +66,23 @@ class Channels:
                 raise InvalidRequest(f"{address} requires TLS: name the cluster's authority with --ca")
             return grpc.insecure_channel(target, options=_OPTIONS)
         return grpc.secure_channel(target, credentials, options=_OPTIONS)
+
+
+def refusal_of(channels: Channels, address: str, call_s: float) -> str:
+    """Call a TiKV store, which may take `call_s` seconds. Returns the reason why it does not answer; an empty text if
+    it answers, even with an error."""
+    try:
+        with channels.open(address) as channel:
+            channel.unary_unary(
+                "/tikvpb.Tikv/KvScan",
+                request_serializer=kvrpcpb.ScanRequest.SerializeToString,
+                response_deserializer=kvrpcpb.ScanResponse.FromString,
+            )(kvrpcpb.ScanRequest(limit=1, version=1), timeout=call_s)
+    except grpc.RpcError as error:
+        if isinstance(error, grpc.Call):
+            return f"{error.code().name}: {error.details()}"
+        return str(error)
+    return ""
 
 
 def host_and_port(address: str) -> str:

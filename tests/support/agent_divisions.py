@@ -36,7 +36,8 @@ class Command:
     planned: tuple[Child, ...] = ()
     children: tuple[Child, ...] = ()
     found: deque[DivisionStep] = field(default_factory=deque)
-    rest: deque[tuple[str, Child | int]] | None = None  # calls to the platform and to PD, once the chains are there
+    heirs: tuple[Child, ...] = ()  # what the platform gets in place of the parents
+    rest: deque[tuple[str, int]] | None = None  # calls to the platform and to PD, once the chains are there
 
 
 class DivisionWorld(AgentWorld):
@@ -135,12 +136,12 @@ class DivisionWorld(AgentWorld):
         for child in command.children if command.found else ():
             self.hold(child.store_id, min(end.position.lowest_ts for end in ends.values()) - 1)
         if not command.found:
-            calls = [("remove", number) for number in command.parents] + [
-                ("add", one)
+            command.heirs = tuple(
+                one
                 for one in command.children
                 if begun[one.store_id].position is not None and not begun[one.store_id].sealed
-            ]
-            command.rest = deque([*calls, *(("release", number) for number in command.parents)])
+            )
+            command.rest = deque([("replace", 0), *(("release", number) for number in command.parents)])
         return None
 
     def _plan(self, command: Command) -> tuple[Child, ...]:
@@ -166,27 +167,34 @@ class DivisionWorld(AgentWorld):
         if draft.key not in self.objects:
             self.objects[draft.key] = draft.data(), nonce
 
-    def _finish(self, command: Command, rest: deque[tuple[str, Child | int]]) -> None:
-        what, of = rest.popleft()
-        if isinstance(of, Child):
-            overlapping = [one for one, span in self.territories.items() if span.overlaps(of.span)]
-            if not overlapping:
-                self.territories[of.store_id] = of.span
-                self.start(of.store_id)
-            elif overlapping != [of.store_id]:
-                raise InvalidRequest("this division is complete")
-        elif what == "remove":
-            if self.territories.pop(of, None) is not None:
-                self.removed_ms[of] = self.cluster.now_ms + self.rng.choice(PAUSES_MS)
+    def _finish(self, command: Command, rest: deque[tuple[str, int]]) -> None:
+        what, number = rest.popleft()
+        if what == "replace":
+            self._replace(command.parents, command.heirs)
         else:
-            self.holds.pop(of, None)
+            self.holds.pop(number, None)
             self.collect()
-        if rest and rest[0][0] == "release":
+        if what == "replace":
             command.at_ms = self.cluster.now_ms + HEARD_MS
         if not rest:
             self.commands.remove(command)
             self.done += command.parents in self.undone
             self.undone.discard(command.parents)
+
+    def _replace(self, gone: tuple[int, ...], heirs: tuple[Child, ...]) -> None:
+        """What the platform does in one step, or not at all."""
+        left = {number: span for number, span in self.territories.items() if number not in gone}
+        for child in heirs:
+            overlapping = [number for number, span in left.items() if span.overlaps(child.span)]
+            if overlapping and overlapping != [child.store_id]:
+                raise InvalidRequest("this division is complete")
+        for number in gone:
+            if self.territories.pop(number, None) is not None:
+                self.removed_ms[number] = self.cluster.now_ms + self.rng.choice(PAUSES_MS)
+        for child in heirs:
+            if child.store_id not in left:
+                self.territories[child.store_id] = child.span
+                self.start(child.store_id)
 
     def run(self, ms: int, step_ms: int = 20, faults: bool = True, work: bool = True) -> None:
         until = self.cluster.now_ms + ms

@@ -59,7 +59,8 @@ FEEDS = {
     "PutSecret",
     "RemoveSecret",
 }
-TERRITORIES = {"AddTerritory", "RemoveTerritory"}  # what the log has of them: tests/unit/meta/test_territory_book.py
+# What the log has of them: tests/unit/meta/test_territory_book.py
+TERRITORIES = {"AddTerritory", "ReplaceTerritories", "RemoveTerritory"}
 # What an operator may change, in an order in which each is possible, and what the log has of it: the action is the
 # operation_id of the route. `...` stands for a value that is not foreseen.
 CHANGES: dict[str, tuple[str, str, Any, list[tuple[str, Any, Any]]]] = {

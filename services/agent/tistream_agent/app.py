@@ -24,6 +24,7 @@ from tistream.wire.meta import Accepted, Notification
 from tistream_agent.core.cutter import Draft
 from tistream_agent.holding.node import NodeLoop
 from tistream_agent.holding.territories import Territories
+from tistream_agent.holding.unfinished import DivisionFinisher
 from tistream_agent.metrics import AgentMetrics
 from tistream_agent.order import Order
 from tistream_agent.run import TerritoryRun
@@ -63,10 +64,12 @@ def build_app(
     meta = MetaClient(http, settings.meta_url)
     announce = _announcing(settings, http, meta)
 
-    def new_run(order: Order) -> TerritoryRun:
-        return TerritoryRun(order, settings, counted, clock, metrics, new_nonce, announce)
-
     given = settings.given_by_meta
+    finish = DivisionFinisher(counted, meta, new_nonce).finish if given else None
+
+    def new_run(order: Order) -> TerritoryRun:
+        return TerritoryRun(order, settings, counted, clock, metrics, new_nonce, announce, finish)
+
     territories = Territories(new_run, (lambda _: None) if given else ended, settings.buffer_bytes)
     node: NodeLoop | None = None
     if given:

@@ -23,9 +23,13 @@ _TAIL = 1_000  # files: ten minutes of a busy territory
 
 class ChainSealed(FatalError):
     """Raised if `tistream disconnect` or `tistream agent divide` has ended the territory's chain: no agent may continue
-    it."""
+    it. `children`: the territories among which its keys were divided; empty if they were not."""
 
     code = "sealed"
+
+    def __init__(self, detail: str, children: tuple[chain.Child, ...] = ()) -> None:
+        super().__init__(detail)
+        self.children = children
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def last_position(objects: ObjectStore, tenant: TenantKey, store_id: int, span: 
     """
     end = end_of_chain(objects, tenant, store_id, span)
     if end.children:
-        raise ChainSealed(divided_text(tenant, store_id, end.children))
+        raise ChainSealed(divided_text(tenant, store_id, end.children), end.children)
     if end.sealed:
         raise ChainSealed(
             f"`tistream disconnect` sealed territory {store_id} of tenant {tenant}: `tistream connect` opens it again"

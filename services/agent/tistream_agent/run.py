@@ -4,7 +4,7 @@ continues, and starts the state machine and the threads around it."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -43,6 +43,8 @@ from tistream_agent.warmup import warm_kernels
 log = logging.getLogger(__name__)
 
 FENCED, CHAIN = "fenced", "chain"
+FINISH_AFTER_S = 60.0
+Finish = Callable[[Order, PdClient, Sequence[chain.Child]], None]
 _RETRY_S = 1.0
 _CLAIMS = 20  # a process that goes on pushing while this one claims is fenced by then, or fences this one
 
@@ -53,6 +55,7 @@ class TerritoryRun:
     Args:
         new_nonce: draws a new hexadecimal text, for each claim.
         announce: announces a file to the platform. Raises TiStreamError.
+        finish: finishes the division of a territory whose last file names others; None: that is left to the command.
     """
 
     def __init__(
@@ -64,8 +67,10 @@ class TerritoryRun:
         metrics: AgentMetrics,
         new_nonce: Callable[[], str],
         announce: Callable[[Draft], None],
+        finish: Finish | None = None,
     ) -> None:
         self.order = order
+        self._finish, self._problem = finish, ""  # why the division that ended the chain is not finished
         self.buffer_bytes = settings.buffer_bytes  # may be set from any thread
         self._settings, self._objects, self._clock, self._metrics = settings, objects, clock, metrics
         self._new_nonce, self._announce = new_nonce, announce
@@ -105,11 +110,13 @@ class TerritoryRun:
         while not self._stopping.is_set():
             begun_ms = self._clock.monotonic_ms()
             try:
-                if self._waits_for_its_claim():
+                if not self._problem and self._waits_for_its_claim():
                     return None
                 stop, claimed = self._once()
             except (OtherCluster, ChainSealed) as error:
-                return self._stopped(error.code, str(error))
+                if isinstance(error, ChainSealed) and self._cannot_finish(error):
+                    continue
+                return None if self._stopping.is_set() else self._stopped(error.code, str(error))
             except CorruptObject as error:
                 return self._stopped(
                     CHAIN, f"{error}; `tistream connect` with a new --territory goes on (docs/agent.md)"
@@ -131,6 +138,28 @@ class TerritoryRun:
                 continue  # the chain has grown since it was read
             return self._stopped(stop.code, stop.reason)
         return None
+
+    def _cannot_finish(self, error: ChainSealed) -> bool:
+        """Finish the division that has ended the chain, if the territory is still this agent's after FINISH_AFTER_S:
+        the command that divides takes seconds, and then removes the territory. Returns whether that has failed, so that
+        the chain must be looked at again."""
+        if not error.children or self._finish is None:
+            return False
+        self._state, self._seen = error.code, None
+        if self._problem:
+            self._reason = f"the division is not finished, and tried again each minute: {self._problem}"
+        else:
+            self._reason = f"{error}; after a minute this agent finishes the division"
+        if self._stopping.wait(FINISH_AFTER_S):
+            return False
+        try:
+            self._finish(self.order, self._pd, error.children)
+        except Exception as problem:  # the steps that are missing are in the chains: the next attempt finds them
+            self._problem = str(problem) or type(problem).__name__
+            unexpected = not isinstance(problem, TiStreamError)
+            log.warning("a division cannot be finished", extra={"reason": self._problem}, exc_info=unexpected)
+            return True
+        return False
 
     def _waits_for_its_claim(self) -> bool:
         """Pause before a claim, if several agents take the territory from each other in turn. Returns whether the

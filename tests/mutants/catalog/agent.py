@@ -369,7 +369,7 @@ def divisions_at_once_share_the_room_for_one(original: Function) -> Function:
 @mutant("tistream_agent:Divider._hold_back", invariants=(52,), catchers=(SHARED,))
 def nothing_is_held_back_for_new_territories(original: Function) -> Function:
     """The holds of the old territories are released before those of the new ones are there."""
-    return lambda self, children, lowest_ts: None
+    return lambda self, children, lowest_ts, *held_s: None
 
 
 @mutant(
@@ -378,3 +378,69 @@ def nothing_is_held_back_for_new_territories(original: Function) -> Function:
 def holds_of_a_division_that_died_stay(original: Function) -> Function:
     """What a division has reserved and held before it died is held on after its repeat."""
     return lambda self, parents, children: None
+
+
+@mutant(
+    "tistream_agent:Divider._hold_back",
+    invariants=(52,),
+    catchers=(
+        "test_the_holds_of_a_killed_division_that_no_file_names_end_in_minutes",
+        "test_a_division_that_dies_costs_ids_only",
+    ),
+)
+def holds_of_a_plan_last_for_a_day(original: Function) -> Function:
+    """A division that dies before it has changed anything holds back garbage collection for a day."""
+    return lambda self, children, lowest_ts, *held_s: original(self, children, lowest_ts)
+
+
+@mutant(
+    "tistream_agent:Divider._hold_back",
+    invariants=(52,),
+    catchers=("test_a_killed_division_holds_what_its_last_file_names_for_a_day",),
+)
+def holds_of_what_a_last_file_names_end_in_minutes(original: Function) -> Function:
+    """The holds of territories that no agent reads yet end while the division may still be finished."""
+    return lambda self, children, lowest_ts, *held_s: original(self, children, lowest_ts, 600)
+
+
+@mutant(
+    "tistream_agent:Divider._let_end",
+    invariants=(52,),
+    catchers=(
+        "test_the_holds_of_territories_that_were_handed_over_end_in_minutes",
+        "test_a_division_that_dies_is_finished_by_its_agents",
+    ),
+)
+def holds_of_what_was_handed_over_last_for_a_day(original: Function) -> Function:
+    """A division that dies while it waits for the agents of the old territories leaves their holds."""
+    return lambda self, number, end: None
+
+
+@mutant(
+    "tistream_agent:TerritoryRun._cannot_finish",
+    invariants=(52,),
+    catchers=("test_the_agent_finishes_a_division_whose_command_was_killed",),
+)
+def division_that_died_waits_for_its_repeat(original: Function) -> Function:
+    """No process reads the keys of a division that died, and they are held until the command is run again."""
+    return lambda self, error: False
+
+
+@mutant(
+    "tistream_agent:OwnHold._check",
+    invariants=(52,),
+    catchers=("test_an_agent_that_slept_does_not_renew_a_hold_that_was_released",),
+)
+def agent_that_slept_renews_its_hold(original: Function) -> Function:
+    """An agent that wakes after its territory was divided or disconnected holds back garbage collection again."""
+    return lambda self: None
+
+
+@mutant(
+    "tistream_agent:Connector.check_room",
+    invariants=(52,),
+    catchers=("test_keys_for_too_many_territories_are_refused_before_anything_is_begun",),
+)
+def too_many_territories_are_refused_when_some_are_begun(original: Function) -> Function:
+    """Chains are begun, and held back, that the platform then has no room for."""
+    return lambda self, taken: None

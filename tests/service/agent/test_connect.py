@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import orjson
@@ -258,13 +258,12 @@ class Listed:
             raise InvalidRequest("territory 1 is of --keyspace ''")
         return dict(self.there)
 
-    def add(self, child: Child) -> None:
+    def replace(self, gone: Collection[int], children: Sequence[Child]) -> None:
         if self.refuses:
             raise Unavailable("no answer from the API")
-        self.there[child.store_id] = child.span
-
-    def remove(self, store_id: int) -> None:
-        del self.there[store_id]
+        for number in gone:
+            self.there.pop(number, None)
+        self.there.update({child.store_id: child.span for child in children})
 
 
 def connected(tikv: EmulatedTikv, objects: ObjectStore | None = None) -> tuple[World, int, Listed]:
@@ -354,7 +353,7 @@ def test_a_division_is_finished_after_one_of_its_territories_was_divided(
     world, ts, listed = connected(tikv)
     divider = world.divider(listed)
     _, high = divider.divide([1], 2)
-    listed.remove(high.store_id)
+    del listed.there[high.store_id]
     divider.divide([2], 2)
     divider.divide([1], 2)
     assert sorted(listed.there) == [3, 4, 5]

@@ -4,7 +4,7 @@ territory afterwards, whose chain promises it."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -23,8 +23,9 @@ from tistream_agent.connecting import divider, division
 from tistream_agent.connecting.checks import Check
 from tistream_agent.connecting.connect import Connection, Connector
 from tistream_agent.connecting.divider import Divider
+from tistream_agent.connecting.finishing import finish_division
 from tistream_agent.connecting.territories import not_taken
-from tistream_agent.core.chain import Child
+from tistream_agent.core.chain import ChainEnd, Child
 from tistream_agent.core.cutter import draft_without_rows
 from tistream_agent.core.territory import assert_tiled
 from tistream_agent.position import end_of_chain, last_position
@@ -33,7 +34,7 @@ from tistream_agent.upstream.keyspaces import tenant_keys
 from tistream_agent.upstream.pd import NULL_KEYSPACE, PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
 from tistream_meta.territories import territory_policy
-from tistream_meta.territories.territory_policy import Territory, Upstream, check_new
+from tistream_meta.territories.territory_policy import Territory, Upstream, check_replacement
 
 TENANTS = count()
 
@@ -52,14 +53,13 @@ class Platform:
         self.turns.pause()
         return dict(self.there)
 
-    def add(self, child: Child) -> None:
+    def replace(self, gone: Collection[int], children: Sequence[Child]) -> None:
         self.turns.pause()
-        check_new([self._row(*one) for one in self.there.items()], self._row(child.store_id, child.span))
-        self.there[child.store_id] = child.span
-
-    def remove(self, store_id: int) -> None:
-        self.turns.pause()
-        self.there.pop(store_id, None)
+        there = [self._row(*one) for one in self.there.items()]
+        new = check_replacement(there, gone, [self._row(child.store_id, child.span) for child in children])
+        for number in gone:
+            self.there.pop(number, None)
+        self.there.update({one.store_id: one.span for one in new})
 
 
 class WatchedPd(PdClient):
@@ -122,8 +122,8 @@ class World:
 
     def assign(self, regions_max: int) -> None:
         """What `tistream connect --assign` does once the tenant is connected."""
-        for number, span in self.connector(regions_max).divide(self.platform.spans(), self.ts):
-            self.platform.add(Child(number, span))
+        found = self.connector(regions_max).divide(self.platform.spans(), self.ts)
+        self.platform.replace((), [Child(number, span) for number, span in found])
 
     def claim(self) -> None:
         for number, span in self.platform.there.items():
@@ -132,13 +132,24 @@ class World:
             draft = draft_without_rows(self.tenant, number, position, f"{next(self.nonces):x}")
             self.objects.put_new(draft.key, draft.data())
 
-    def divide(self, parents: list[int], into: int) -> Callable[[], tuple[Child, ...]]:
+    def divider(self) -> Divider:
         owned = tenant_keys(self.pd, TenantKind.TIDB, "")
         show, nonce = list[Check]().append, f"{next(self.nonces):x}"
-        one = Divider(
+        return Divider(
             self.tenant, owned, self.pd, self.objects, self.platform, lambda _: self.turns.pause(), show, nonce
         )
+
+    def divide(self, parents: list[int], into: int) -> Callable[[], tuple[Child, ...]]:
+        one = self.divider()
         return lambda: one.divide(parents, into)
+
+    def end(self, number: int) -> ChainEnd:
+        return end_of_chain(self.unpaced, self.tenant, number, None)
+
+    def finish(self, number: int) -> Callable[[], tuple[Child, ...]]:
+        """What the agent of a territory does whose chain a division has ended."""
+        of = self.objects, self.tenant, number, self.end(number).children
+        return lambda: finish_division(self.divider(), *of, self.platform)
 
     def holds(self, after_s: int = 0) -> dict[int, int]:
         """The ts of each hold, by territory, that no process renews for so many seconds."""
@@ -215,6 +226,24 @@ def test_a_division_that_dies_costs_ids_only(tikv: EmulatedTikv, seed: int) -> N
     assert not {child.store_id for child in again} & {child.store_id for child in whole}
     world.check()
     assert world.holds() == dict.fromkeys(world.platform.there, world.ts - 1)
+
+
+# Attack: a division dies anywhere, and its agents finish it at once, beside the command, which is run again or not
+@pytest.mark.parametrize("seed", seeds(8, 300))
+def test_a_division_that_dies_is_finished_by_its_agents(tikv: EmulatedTikv, seed: int) -> None:
+    rng, world = random.Random(seed), World(tikv, seed)
+    by_key = sorted(world.platform.there, key=lambda number: world.platform.there[number].start)
+    parents, into = sorted(by_key[: rng.choice([1, 1, 2])]), rng.choice([1, 2])
+    [died] = world.turns.run((world.divide(parents, into), rng.randrange(90)))
+    assert isinstance(died, Died | tuple)
+    ended = [number for number in parents if world.end(number).children]
+    bodies = [world.finish(number) for number in ended if number in world.platform.there]
+    bodies += [world.divide(parents, 3)] if bodies and rng.random() < 0.3 else []
+    for outcome in world.turns.run(*((body, None) for body in bodies)):
+        if isinstance(outcome, BaseException):
+            raise outcome
+    world.check()
+    assert set(world.holds(after_s=PLANNED_TTL_S)) == set(world.platform.there)
 
 
 # Attack: neighbours are merged at once with a territory that both want, and the commands are run again

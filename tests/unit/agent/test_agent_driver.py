@@ -11,9 +11,10 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.virtual_waits import VirtualWaits
 from support.waiting import PATIENCE_S
 from tistream.clock import ManualClock
-from tistream.concurrency import SystemThreads, installed
+from tistream.concurrency import installed
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectInfo
 from tistream_agent.core import steps
@@ -108,38 +109,6 @@ class FailingObjects(MemoryObjectStore):
         if self._left == self._late:
             self._clock.advance(300_000)
         raise RuntimeError("generator raised StopIteration")
-
-
-class WaitsAtOnce:
-    """An event whose waits take the time of a manual clock."""
-
-    def __init__(self, clock: ManualClock, waits: list[float]) -> None:
-        self._clock, self._waits, self._is_set = clock, waits, False
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-    def set(self) -> None:
-        self._is_set = True
-
-    def clear(self) -> None:
-        self._is_set = False
-
-    def wait(self, timeout: float | None = None) -> bool:
-        assert timeout is not None
-        self._clock.advance(int(timeout * 1000))
-        self._waits.append(timeout)
-        return self._is_set
-
-
-class VirtualWaits(SystemThreads):
-    """Primitives with such events. `waits`: what was waited for, in seconds."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock, self.waits = clock, list[float]()
-
-    def event(self) -> WaitsAtOnce:
-        return WaitsAtOnce(self._clock, self.waits)
 
 
 # Attack: a territory fails again and again, runs well for five minutes, and fails once more

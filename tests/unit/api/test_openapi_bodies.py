@@ -15,7 +15,7 @@ from tistream.wire.bulk.feed_verify import VerifyChangefeed
 from tistream.wire.bulk.restores import CreateRestore
 from tistream.wire.bulk.secrets import PutSecret
 from tistream.wire.bulk.sources import AddSource
-from tistream.wire.bulk.territories import AddTerritory
+from tistream.wire.bulk.territories import AddTerritory, ReplaceTerritories
 from tistream.wire.tokens import NewToken
 from tistream.wire.usage import SetQuotas
 from tistream_api.feeds.config_text import CreateBody
@@ -36,6 +36,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "Notify": meta.Notification,
     "PauseTenant": meta.PauseTenant,
     "PutSecret": PutSecret,
+    "ReplaceTerritories": ReplaceTerritories,
     "ResumeChangefeed": ResumeChangefeed,
     "RetireStore": meta.RetireOrder,
     "SetEncryption": meta.SetEncryption,

@@ -180,6 +180,51 @@ def test_adding_and_removing_are_recorded_once(world: World, agents: Agents) -> 
     assert (gone.status_code, "it has none" in gone.text) == (404, True)
 
 
+REPLACED = {
+    "territories": ["1"],
+    "by": [{"territory": "2", "end_key": "74"}, {"territory": "3", "start_key": "74"}],
+    "pd": ONE["pd"],
+    "pd_cluster_id": ONE["pd_cluster_id"],
+}
+
+
+def test_territories_are_replaced_in_one_step_which_may_be_repeated(world: World, agents: Agents) -> None:
+    agents.beat("agent-1")
+    for _ in range(2):
+        found = world.ask("POST", f"{PATH}/replacements", REPLACED)["territories"]
+        assert [(one["territory"], one["start_key"], one["end_key"]) for one in found] == [
+            ("2", "", "74"),
+            ("3", "74", ""),
+        ]
+    assert agents.beat("agent-1") == {"2": 1, "3": 1}
+    found = [one for one in world.entries(limit=1000) if one["action"] == "ReplaceTerritories"]
+    assert [(one["subject"], one["was"], one["became"]) for one in found] == [
+        ("territory 1 of tenant 7/acme", UPSTREAM, None),
+        ("territory 2 of tenant 7/acme", None, UPSTREAM),
+        ("territory 3 of tenant 7/acme", None, UPSTREAM),
+    ]
+
+
+# Attack: territories are replaced by ones that another one is in the way of
+@pytest.mark.parametrize(
+    ("status", "wrong"),
+    [
+        (409, {"territories": []}),
+        (409, {"by": [{"territory": "2"}, {"territory": "3", "start_key": "74"}]}),
+        (400, {"by": [{"territory": "2", "start_key": "75", "end_key": "74"}]}),
+        (400, {"by": [{"territory": "2", "pd": "pd-2:2379"}]}),
+        (400, {"territories": ["one"]}),
+        (400, {"territories": [str(2**63)]}),
+    ],
+)
+def test_territories_that_cannot_be_replaced_stay(
+    world: World, agents: Agents, status: int, wrong: dict[str, Any]
+) -> None:
+    answer = world.client.post(f"{PATH}/replacements", json=REPLACED | wrong)
+    assert answer.status_code == status, answer.text
+    assert [one["territory"] for one in world.ask("GET", PATH)["territories"]] == ["1"]
+
+
 @pytest.mark.parametrize(
     ("status", "wrong"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from tistream.errors import InvalidRequest
+from tistream.wire.bulk.territories import REPLACED_BY_MAX
 from tistream_agent.connecting.connect import Connector
 from tistream_agent.connecting.divider import Assignments
 from tistream_agent.core.chain import Child
@@ -32,10 +33,8 @@ def assign(
     connector.check_room(kept)
     begins_ts = connector.connect()
     found = connector.divide(kept, begins_ts)
-    for number in damaged:
-        if number in there:
-            territories.remove(number)
-    for number, span in found:
-        territories.add(Child(number, span))
+    children = [Child(number, span) for number, span in found]
+    for at in range(0, max(1, len(children)), REPLACED_BY_MAX):
+        territories.replace(damaged, children[at : at + REPLACED_BY_MAX])
     for number in damaged:
         disconnect(number)

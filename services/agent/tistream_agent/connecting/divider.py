@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain as chained
 from typing import Protocol
@@ -60,12 +60,9 @@ class Assignments(Protocol):
         another cluster or keyspace than the caller's."""
         ...
 
-    def add(self, child: Child) -> None:
-        """Create a territory. No error if it exists."""
-        ...
-
-    def remove(self, store_id: int) -> None:
-        """Remove a territory. No error if it does not exist."""
+    def replace(self, gone: Collection[int], children: Sequence[Child]) -> None:
+        """Create the children, REPLACED_BY_MAX at most, in place of the territories `gone`, in one step. No error for
+        those that are removed or there already."""
         ...
 
 
@@ -141,11 +138,7 @@ class Divider:
             self._hold_again(child.store_id, begun[child.store_id], is_claimed=child.store_id not in fresh)
         for number, end in ends.items():
             self._let_end(number, end)
-        for number in parents:
-            if number in there:
-                self._assigned.remove(number)
-        for child in heirs:
-            self._assigned.add(child)
+        self._assigned.replace(parents, heirs)
         self._show(Check("territories", True, f"{', '.join(map(str, parents))} became {_ids(children)}"))
         known = [*(child.span for child in heirs), *(span for number, span in there.items() if number not in parents)]
         if left := [child for child in children if any(one.overlaps(child.span) for one in not_taken(known))]:

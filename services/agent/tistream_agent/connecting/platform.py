@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -13,7 +14,12 @@ from tistream.errors import InvalidRequest, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
-from tistream.wire.bulk.territories import AddTerritory, TerritoryInfo, TerritoryList
+from tistream.wire.bulk.territories import (
+    ReplaceTerritories,
+    TerritoryInfo,
+    TerritoryKeys,
+    TerritoryList,
+)
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.meta import Accepted, DrainNode, NodeInfo, NodeList, TenantInfo, TenantList
 from tistream.wire.sorter import Coverage
@@ -47,11 +53,6 @@ class PlatformApi:
             body = _NewTenant(tenant_id=tenant.tenant_id, kind=kind)
             http.send("POST", tenants, body, TenantInfo, attempts=_ATTEMPTS)
 
-    def add_territory(self, tenant: TenantKey, territory: AddTerritory) -> TerritoryInfo:
-        """Create a territory, which the platform assigns to an agent."""
-        with self._http() as http:
-            return http.send("POST", self._of(tenant), territory, TerritoryInfo, attempts=_ATTEMPTS)
-
     def territories(self, tenant: TenantKey) -> dict[int, TerritoryInfo]:
         """The territories of the tenant, by id. Empty if the tenant does not exist."""
         with self._http() as http:
@@ -60,6 +61,11 @@ class PlatformApi:
             except UnknownName:
                 return {}
         return {int(one.territory): one for one in found}
+
+    def replace_territories(self, tenant: TenantKey, wanted: ReplaceTerritories) -> None:
+        """Remove territories and create others, in one step. Those that are removed or there already are left out."""
+        with self._http() as http:
+            http.send("POST", f"{self._of(tenant)}/replacements", wanted, TerritoryList, attempts=_ATTEMPTS)
 
     def remove_territory(self, tenant: TenantKey, store_id: int) -> bool:
         """Remove a territory; the agent that has it stops. Returns whether the territory existed."""
@@ -111,12 +117,24 @@ class PlatformApi:
         return "{}/v1/clusters/{}/tenants/{}/territories".format(self._url, *names)
 
 
+class TerritoryLists(Protocol):
+    """The calls by which territories are divided: of the API (PlatformApi), or of the meta servers."""
+
+    def territories(self, tenant: TenantKey) -> Mapping[int, TerritoryInfo]:
+        """The territories of the tenant, by id. Empty if the tenant does not exist."""
+        ...
+
+    def replace_territories(self, tenant: TenantKey, wanted: ReplaceTerritories) -> None:
+        """Remove territories and create others, in one step."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TenantTerritories:
-    """The territories that the platform has for one tenant. Each territory that `add` creates gets the addresses of PD
+    """The territories that the platform has for one tenant. Each that `replace` creates gets the addresses of PD
     (`pd`), PD's cluster id, the kind, and the name of the keyspace."""
 
-    api: PlatformApi
+    api: TerritoryLists
     tenant: TenantKey
     pd: str
     pd_cluster_id: int
@@ -132,22 +150,22 @@ class TenantTerritories:
             number: KeySpan(bytes.fromhex(one.start_key), bytes.fromhex(one.end_key)) for number, one in found.items()
         }
 
-    def add(self, child: Child) -> None:
-        """Create a territory. No error if it exists."""
-        wanted = AddTerritory(
-            territory=str(child.store_id),
+    def replace(self, gone: Collection[int], children: Sequence[Child]) -> None:
+        """Create the children in place of the territories `gone`, in one step. No error if that has been done."""
+        wanted = ReplaceTerritories(
+            territories=[str(number) for number in sorted(gone)],
+            by=[
+                TerritoryKeys(
+                    territory=str(child.store_id), start_key=child.span.start.hex(), end_key=child.span.end.hex()
+                )
+                for child in children
+            ],
             pd=self.pd,
             pd_cluster_id=str(self.pd_cluster_id),
             kind=self.kind,
             keyspace=self.keyspace,
-            start_key=child.span.start.hex(),
-            end_key=child.span.end.hex(),
         )
-        self.api.add_territory(self.tenant, wanted)
-
-    def remove(self, store_id: int) -> None:
-        """Remove a territory. No error if it does not exist."""
-        self.api.remove_territory(self.tenant, store_id)
+        self.api.replace_territories(self.tenant, wanted)
 
 
 def check_same(

@@ -10,7 +10,16 @@ from fastapi.responses import Response
 
 from tistream.errors import UnknownName
 from tistream.model.tenant_kind import TenantKind
-from tistream.wire.bulk.territories import HEX_KEY, KEYSPACE, NUMBER, PD_MAX, TerritoryInfo, TerritoryList
+from tistream.wire.bulk.territories import (
+    HEX_KEY,
+    KEYSPACE,
+    NUMBER,
+    PD_MAX,
+    REPLACED_BY_MAX,
+    TERRITORIES_MAX,
+    TerritoryInfo,
+    TerritoryList,
+)
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_api.admission import gate
 from tistream_api.request.bodies import Body
@@ -29,6 +38,21 @@ _MEMBERS: dict[str, dict[str, Any]] = {
     "keyspace": {"type": "string", "pattern": KEYSPACE},
     "start_key": {"type": "string", "pattern": HEX_KEY},
     "end_key": {"type": "string", "pattern": HEX_KEY},
+}
+_KEYS = {name: _MEMBERS[name] for name in ("territory", "start_key", "end_key")}
+_REPLACED: dict[str, dict[str, Any]] = {
+    "territories": {"type": "array", "maxItems": TERRITORIES_MAX, "items": _MEMBERS["territory"]},
+    "by": {
+        "type": "array",
+        "maxItems": REPLACED_BY_MAX,
+        "items": {
+            "type": "object",
+            "required": ["territory"],
+            "properties": _KEYS,
+            "additionalProperties": False,
+        },
+    },
+    **{name: member for name, member in _MEMBERS.items() if name not in _KEYS},
 }
 
 
@@ -66,6 +90,19 @@ def build_territory_router(meta: MetaClient) -> APIRouter:
         """Add a territory: a range of keys of a TiDB cluster, whose changes an agent pushes. Returns 200 if the same
         territory exists already, 409 if another one has its id or some of its keys."""
         return answered("POST", f"{at_meta(cluster_id, tenant_id)}/territories", body)
+
+    @router.post(
+        TERRITORIES + "/replacements",
+        operation_id="ReplaceTerritories",
+        response_model=TerritoryList,
+        responses=openapi.CANCEL_PROBLEMS,
+        openapi_extra=openapi.json_doc(_REPLACED, required=["territories", "by", "pd", "pd_cluster_id"]),
+    )
+    @gate.OPERATE_PLATFORM
+    def replace_territories(cluster_id: str, tenant_id: str, body: Body) -> Response:
+        """Remove territories and add others in one step, after their keys were divided anew. The call may be repeated.
+        Returns 409, and changes nothing, if one that exists differs, or shares keys with a new one."""
+        return answered("POST", f"{at_meta(cluster_id, tenant_id)}/territories/replacements", body)
 
     @router.get(
         TERRITORIES,

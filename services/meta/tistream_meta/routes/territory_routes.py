@@ -10,8 +10,10 @@ from tistream.model.span import KeySpan
 from tistream.wire.bulk.territories import (
     AddTerritory,
     AgentBeat,
+    ReplaceTerritories,
     TerritoryAssignments,
     TerritoryInfo,
+    TerritoryKeys,
     TerritoryList,
     TerritoryWork,
 )
@@ -30,18 +32,21 @@ def add_territory(
 ) -> TerritoryInfo:
     """Register a range of a tenant's keys as a territory, which an agent will read. 200 if the same territory exists
     already, 409 if another one has its id or some of its keys."""
-    start, end = bytes.fromhex(body.start_key), bytes.fromhex(body.end_key)
-    if end and start >= end:
-        raise InvalidRequest(
-            "end_key does not lie above start_key: give a higher one, or an empty one for the last key",
-            {"member": "end_key"},
-        )
-    upstream = Upstream(body.pd, int(body.pd_cluster_id), body.kind, body.keyspace)
     tenant = TenantKey.parse(cluster_id, tenant_id)
-    wanted = Territory(tenant, parse_store_id(body.territory), KeySpan(start, end), upstream)
+    wanted = _territory(tenant, body, _upstream(body))
     found, new = _book(request).add(wanted)
     response.status_code = 201 if new else 200
     return _info(request, found)
+
+
+@router.post(TERRITORIES + "/replacements", operation_id="ReplaceTerritories")
+def replace_territories(request: Request, cluster_id: str, tenant_id: str, body: ReplaceTerritories) -> TerritoryList:
+    """Remove territories and add others in one step. 409, and nothing is changed, if one that exists differs, or shares
+    keys with a new one."""
+    tenant, upstream = TenantKey.parse(cluster_id, tenant_id), _upstream(body)
+    wanted = [_territory(tenant, one, upstream) for one in body.by]
+    found = _book(request).replace(tenant, {parse_store_id(one) for one in body.territories}, wanted)
+    return TerritoryList(territories=[_info(request, one) for one in found])
 
 
 @router.get(TERRITORIES, operation_id="ListTerritories")
@@ -72,6 +77,21 @@ def agent_beat(request: Request, body: AgentBeat) -> TerritoryAssignments:
     agents = board.with_beats(owned_of(request).agents())
     held = _book(request).held(body.node_id, body.instance, agents)
     return TerritoryAssignments(territories=[TerritoryWork.model_validate(_work(one)) for one in held])
+
+
+def _upstream(body: AddTerritory | ReplaceTerritories) -> Upstream:
+    return Upstream(body.pd, int(body.pd_cluster_id), body.kind, body.keyspace)
+
+
+def _territory(tenant: TenantKey, keys: AddTerritory | TerritoryKeys, upstream: Upstream) -> Territory:
+    """The territory that a body describes. Raises InvalidRequest."""
+    start, end = bytes.fromhex(keys.start_key), bytes.fromhex(keys.end_key)
+    if end and start >= end:
+        raise InvalidRequest(
+            "end_key does not lie above start_key: give a higher one, or an empty one for the last key",
+            {"member": "end_key"},
+        )
+    return Territory(tenant, parse_store_id(keys.territory), KeySpan(start, end), upstream)
 
 
 def _work(one: Territory) -> dict[str, str | int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, update
@@ -40,9 +40,7 @@ class TerritoryBook:
             tenant_rows.one(connection, wanted.tenant)
             if not territory_policy.check_new(_read(connection, _of(wanted.tenant)), wanted):
                 return _one(connection, wanted.tenant, wanted.store_id), False
-            connection.execute(insert(_ROWS).values(created_ms=self._now_ms, **_values(wanted)))
-            became = {"upstream": _upstream(wanted.upstream)}
-            audit_log.note(connection, self._now_ms, _subject(wanted), None, became)
+            self._insert(connection, wanted)
             return wanted, True
 
         return self._write(body)
@@ -69,12 +67,36 @@ class TerritoryBook:
 
         def body(connection: Connection) -> Territory:
             found = _one(connection, key, store_id)
-            connection.execute(delete(_ROWS).where(_is(key, store_id)))
-            was = {"upstream": _upstream(found.upstream)}
-            audit_log.note(connection, self._now_ms, _subject(found), was, None)
+            self._delete(connection, found)
             return found
 
         return self._write(body)
+
+    def replace(self, key: TenantKey, gone: Collection[int], wanted: Sequence[Territory]) -> list[Territory]:
+        """Remove the territories with the ids `gone`, and add the `wanted` ones, in one transaction. Those that do not
+        exist, or exist already, are left out. Returns the territories of the tenant. Raises UnknownName,
+        AlreadyDiffers, LimitReached."""
+
+        def body(connection: Connection) -> list[Territory]:
+            tenant_rows.one(connection, key)
+            there = _read(connection, _of(key))
+            new = territory_policy.check_replacement(there, gone, wanted)
+            for one in there:
+                if one.store_id in gone:
+                    self._delete(connection, one)
+            for one in new:
+                self._insert(connection, one)
+            return _read(connection, _of(key))
+
+        return self._write(body)
+
+    def _insert(self, connection: Connection, one: Territory) -> None:
+        connection.execute(insert(_ROWS).values(created_ms=self._now_ms, **_values(one)))
+        audit_log.note(connection, self._now_ms, _subject(one), None, {"upstream": _upstream(one.upstream)})
+
+    def _delete(self, connection: Connection, one: Territory) -> None:
+        connection.execute(delete(_ROWS).where(_is(*one.key)))
+        audit_log.note(connection, self._now_ms, _subject(one), {"upstream": _upstream(one.upstream)}, None)
 
     def held(self, node_id: str, instance: str, agents: Mapping[str, Agent]) -> list[Territory]:
         """Assign the territories that need another agent, store that, and return those that this agent must hold.

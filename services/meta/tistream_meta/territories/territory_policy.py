@@ -12,7 +12,7 @@ repeated. A move costs a scan of the last seconds, so only one territory moves a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -170,3 +170,14 @@ def check_new(there: Sequence[Territory], wanted: Territory) -> bool:
             "disconnect` one first"
         )
     return True
+
+
+def check_replacement(there: Sequence[Territory], gone: Container[int], wanted: Iterable[Territory]) -> list[Territory]:
+    """Check that a tenant with the territories `there` may have the `wanted` ones in place of those with the ids
+    `gone`. Returns those that do not exist yet. Raises the errors of `check_new`."""
+    left, new = [one for one in there if one.store_id not in gone], []
+    for one in wanted:
+        if check_new(left, one):
+            left.append(one)
+            new.append(one)
+    return new

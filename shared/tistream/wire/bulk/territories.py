@@ -12,6 +12,7 @@ HEX_KEY = "^([0-9a-f]{2}){0,1024}$"
 NUMBER = "^[1-9][0-9]{0,19}$"
 PD_MAX = 1_024
 TERRITORIES_MAX = 256  # of a tenant
+REPLACED_BY_MAX = 64  # the most territories into which `tistream agent divide` divides
 KEYSPACE = "^([A-Za-z0-9_-]{0,64}|\\*)$"
 
 
@@ -32,6 +33,32 @@ class AddTerritory(StrictRequest):
     keyspace: str = Field(default="", pattern=KEYSPACE)
     start_key: str = Field(default="", pattern=HEX_KEY)
     end_key: str = Field(default="", pattern=HEX_KEY)
+
+
+class TerritoryKeys(StrictRequest):
+    """A territory of ReplaceTerritories, and its span of keys, as in AddTerritory."""
+
+    territory: str = Field(pattern=NUMBER)
+    start_key: str = Field(default="", pattern=HEX_KEY)
+    end_key: str = Field(default="", pattern=HEX_KEY)
+
+
+class ReplaceTerritories(StrictRequest):
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/territories/replacements`: remove territories and add others
+    in one step, after their keys were divided anew. Those that are removed or added already are left out, so the call
+    may be repeated. The answer lists the tenant's territories; 409, and nothing is changed, if one that exists differs,
+    or shares keys with a new one.
+
+    `territories`: the ids that are removed. `by`: the new ones. The other members are those of AddTerritory, for all of
+    the new ones.
+    """
+
+    territories: list[Annotated[str, Field(pattern=NUMBER)]] = Field(max_length=TERRITORIES_MAX)
+    by: list[TerritoryKeys] = Field(max_length=REPLACED_BY_MAX)
+    pd: str = Field(min_length=1, max_length=PD_MAX)
+    pd_cluster_id: str = Field(pattern=NUMBER)
+    kind: Annotated[TenantKind, Strict(False)] = TenantKind.TIDB
+    keyspace: str = Field(default="", pattern=KEYSPACE)
 
 
 class TerritoryState(Wire):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tistream.wire.bulk.territories import AgentBeat, TerritoryAssignments, TerritoryList
+from tistream.wire.bulk.territories import AgentBeat, ReplaceTerritories, TerritoryAssignments, TerritoryList
 from tistream.wire.clients.client import parse
 from tistream.wire.clients.meta_client import BEAT_DEADLINE_S, MetaClient
 
@@ -21,3 +21,10 @@ def territories_of(meta: MetaClient, tenant_path: str) -> TerritoryList:
     UnknownName."""
     path = f"{tenant_path}/territories"
     return parse(path, meta.request("GET", path, None, BEAT_DEADLINE_S), TerritoryList)
+
+
+def replace_territories(meta: MetaClient, tenant_path: str, wanted: ReplaceTerritories) -> TerritoryList:
+    """Replace territories of a tenant by others, in one step. `tenant_path` is as in territories_of. Returns the
+    tenant's territories. Raises Unavailable, UnknownName, AlreadyDiffers, LimitReached."""
+    path = f"{tenant_path}/territories/replacements"
+    return parse(path, meta.request("POST", path, wanted.model_dump_json().encode()), TerritoryList)

@@ -110,7 +110,7 @@ class World:
 
     def divide(self, parents: list[int], into: int, noticed: Callable[[], bool]) -> None:
         """What `tistream agent divide` does; it waits until the agents have noticed."""
-        pd = PdClient([self.tikv.address], Channels(TlsFiles()))
+        pd = PdClient([self.tikv.address], Channels(TlsFiles()), deadline_s=PATIENCE_S)
         upstream = self.tikv.address, self.tikv.cluster_id, TenantKind.TIDB, ""
         assigned = TenantTerritories(PlatformApi(self.meta.url, {}), self.tenant, *upstream)
         owned = tenant_keys(pd, TenantKind.TIDB, "")

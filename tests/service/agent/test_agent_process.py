@@ -15,7 +15,7 @@ from support.agent_process import AgentProcess
 from support.agent_replay import TRUTH, committed
 from support.certificates import Authority
 from support.emulated import EmulatedTikv
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.concurrency import sleep
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
@@ -68,7 +68,7 @@ class World:
     def connected(self, tikv: EmulatedTikv, tenant: TenantKey, territory: int = 1, reached: int | None = None) -> int:
         """Connect a tenant of which the platform has every change up to `reached`; the ts at which its chain begins."""
         channels, told = Channels(TlsFiles()), list[Check]()
-        pd = PdClient([tikv.address], channels)
+        pd = PdClient([tikv.address], channels, deadline_s=PATIENCE_S)
         where = Connection(tenant, territory)
         connector = Connector(
             where, pd, channels, self.objects, lambda _: None, lambda _: reached, sleep, told.append, "c0ffee"
@@ -272,7 +272,7 @@ def test_disconnect_ends_the_agent_and_none_goes_on_with_its_chain(world: World)
     agent = world.agent(tikv)
     eventually(lambda: len(world.files()) > 2)
     channels, told = Channels(TlsFiles()), list[Check]()
-    pd = PdClient([tikv.address], channels)
+    pd = PdClient([tikv.address], channels, deadline_s=PATIENCE_S)
     connector = Connector(
         Connection(world.tenant),
         pd,

@@ -870,7 +870,7 @@ def test_a_pd_of_another_cluster_is_refused(serve: Callable[[EmulatedTikv], Emul
 
 
 def test_timestamps_grow_and_are_taken_once(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:
-    pd = PdClient([serve(EmulatedTikv()).address], Channels(TlsFiles()))
+    pd = PdClient([serve(EmulatedTikv()).address], Channels(TlsFiles()), deadline_s=PATIENCE_S)
     first, second, third = pd.timestamps(1), pd.timestamps(100), pd.timestamps(3)
     assert second - 100 >= first
     assert third - 3 >= second

@@ -6,15 +6,18 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import select
 import signal
 import sys
 import threading
+from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
 PARENT_VARIABLE = "TISTREAM_PARENT_PID"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _POLL_SECONDS = 0.5
+_LOOK_SECONDS = 5  # also look for the parent this often where the kernel reports its end
 
 
 def die_with_parent() -> None:
@@ -34,10 +37,24 @@ def die_with_parent() -> None:
 
 
 def _watch(parent: int) -> None:
-    pause = threading.Event()
-    while os.getppid() == parent:
-        pause.wait(_POLL_SECONDS)
+    has_ended = _wait_for_end(parent)
+    while os.getppid() == parent and not has_ended():
+        pass
     os._exit(1)
+
+
+def _wait_for_end(parent: int) -> Callable[[], bool]:
+    """A function that waits until the process `parent` ends, for _LOOK_SECONDS at most, and returns whether it has
+    ended. Where the kernel cannot report that (pidfd_open(2)), it waits for _POLL_SECONDS and returns False."""
+    if sys.platform == "linux":
+        try:
+            pidfd = os.pidfd_open(parent)
+        except OSError as error:
+            log.debug("pidfd_open failed", extra={"error": str(error)})
+        else:
+            return lambda: bool(select.select([pidfd], [], [], _LOOK_SECONDS)[0])
+    pause = threading.Event()
+    return lambda: pause.wait(_POLL_SECONDS)
 
 
 def end_in_order() -> None:

@@ -17,7 +17,7 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock, SystemClock
 from tistream.service.lifetime import PARENT_VARIABLE
 from tistream_cli.processes.restarts import Restarts
-from tistream_cli.processes.supervisor import ChildSpec, ExitedChild, Supervisor, session_members
+from tistream_cli.processes.supervisor import LOOK_MS, ChildSpec, ExitedChild, Supervisor, session_members
 
 GRACE_MS = int(PATIENCE_S * 1000)
 
@@ -216,6 +216,44 @@ def test_children_die_with_a_supervisor_that_was_killed(tmp_path: Path, of_code:
     parent.wait()
     parent.stdout.close()
     eventually(lambda: not any(map(_alive, children)))  # the fork server too
+
+
+_WAITS = """
+import sys
+from pathlib import Path
+from tistream.clock import SystemClock
+from tistream_cli.processes.signal_wait import SignalWait
+from tistream_cli.processes.supervisor import ChildSpec, Supervisor
+folder, *argv = sys.argv[1:]
+signals = SignalWait()
+imports = ("json",) if argv[1] == "-m" else ()
+supervisor = Supervisor([ChildSpec("child", tuple(argv), {}, imports=imports)], Path(folder), SystemClock())
+supervisor.start()
+while not (ended := supervisor.poll()):
+    signals.wait(3600)
+print(ended[0].status, flush=True)
+supervisor.stop(0)
+"""
+
+
+def test_the_end_of_a_child_wakes_the_supervisor(tmp_path: Path, of_code: MakeSpec) -> None:
+    command = [sys.executable, "-c", _WAITS, str(tmp_path), *of_code("import sys; sys.exit(3)").argv]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=True)
+    assert done.stdout == "3\n"
+
+
+def test_the_supervisor_waits_no_longer_than_until_the_next_start(tmp_path: Path) -> None:
+    clock = ManualClock()
+    supervisor = Supervisor([_python("child", "pass")], tmp_path, clock)
+    supervisor.start()
+    assert supervisor.pause_ms() == LOOK_MS
+    assert _poll_until_ended(supervisor).restart_in_ms == 0
+    assert supervisor.pause_ms() == 0
+    supervisor.poll()
+    assert _poll_until_ended(supervisor).restart_in_ms == 200
+    clock.advance(50)
+    assert supervisor.pause_ms() == 150
+    supervisor.stop(GRACE_MS)
 
 
 _SHOWS = """

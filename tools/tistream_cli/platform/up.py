@@ -24,6 +24,7 @@ from tistream.service.observe.logging import configure_logging
 from tistream_cli.new_token import new_token
 from tistream_cli.platform.data_dir import OWN_UMASK, DataDir, make_key, make_secrets_keys, open_data_dir
 from tistream_cli.platform.ports import free_ports, listen
+from tistream_cli.processes.signal_wait import SignalWait
 from tistream_cli.processes.supervisor import ChildSpec, ExitedChild, Supervisor
 from tistream_client.cli.errors import CliError
 
@@ -156,11 +157,13 @@ def _first_token(directory: DataDir) -> Path:
 
 
 class _StopSignals:
-    """Handles SIGTERM and SIGINT: the first one requests an orderly stop, the second one an immediate stop."""
+    """Handles SIGTERM and SIGINT: the first one requests an orderly stop, the second one an immediate stop. `wait`
+    waits for a signal, or for the end of a child process."""
 
     def __init__(self) -> None:
         self.requested = threading.Event()
         self.insisted = threading.Event()
+        self.wait = SignalWait().wait
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
@@ -176,10 +179,11 @@ def _watch(
     then: Callable[[], None],
 ) -> None:
     waiting_for = list(ports)
-    while not stop.requested.wait(_LOOP_SECONDS):
+    while not stop.requested.is_set():
         for ended in supervisor.poll():
             _report(ended, directory, started=not waiting_for)
         if not waiting_for:
+            stop.wait(supervisor.pause_ms() / 1000)
             continue
         # The API's readiness checks all other services, so it is polled only after the others are ready.
         polled = [name for name in waiting_for if not name.startswith("api")] or waiting_for
@@ -191,6 +195,8 @@ def _watch(
             sys.stdout.write(f"ready http://127.0.0.1:{ports['api']}\n")
             sys.stdout.flush()
             then()
+        else:
+            stop.wait(_LOOP_SECONDS)
 
 
 def _connect(connect: ConnectOption | None, directory: DataDir, port: int, *, auth: bool) -> None:

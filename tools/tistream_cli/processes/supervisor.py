@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 LOG_BYTES_MAX = 10 << 20
 LOG_FILES = 5
+LOOK_MS = 5_000  # look for children that have ended this often, even if no signal reports one
 _POLL_SECONDS = 0.05
 _PARTS = 5  # the last 1/_PARTS of the grace period is for children that are `last`
 
@@ -100,6 +101,13 @@ class Supervisor:
                 child.restart_at_ms = now_ms + child.restarts.wait_ms
                 ended.append(ExitedChild(child.spec.name, status, child.restarts.wait_ms))
         return ended
+
+    def pause_ms(self) -> int:
+        """The longest time until the next call of `poll`, in ms: until the next start of a child is due, LOOK_MS at
+        most. The end of a child makes a call due sooner (SIGCHLD)."""
+        now_ms = self._clock.monotonic_ms()
+        due_ms = [child.restart_at_ms for child in self._children if child.process is None]
+        return max(0, min([*due_ms, now_ms + LOOK_MS]) - now_ms)
 
     def stop(self, grace_ms: int, hurry: Callable[[], bool] = lambda: False) -> None:
         """Send SIGTERM to every child. Children that are `last` get the signal when the others have ended, or after

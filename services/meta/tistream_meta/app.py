@@ -92,10 +92,13 @@ def build_app(
 
     @contextmanager
     def running() -> Iterator[None]:
+        starts = Loop("activation", server.activate_tenants, interval_ms=100, metrics=loop_metrics)
+        follow = Loop("follow", server.follow_owner, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics)
+        server.on_news(starts=starts.wake, follow=follow.wake)
         loops = [
             Loop("lease", server.hold_lease, interval_ms=max(50, settings.lease_ms // 6), metrics=loop_metrics),
             Loop("nodes", server.look_after_nodes, interval_ms=settings.check_ms, metrics=loop_metrics),
-            Loop("activation", server.activate_tenants, interval_ms=100, metrics=loop_metrics),
+            starts,
             _reading(tokens, loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("quotas", keeping.step, interval_ms=KEEPING_MS, metrics=loop_metrics),
@@ -103,7 +106,7 @@ def build_app(
             Loop("changefeeds", feed_watch.step, interval_ms=WATCH_MS, metrics=loop_metrics),
             Loop("territories", territory_watch.step, interval_ms=TERRITORIES_MS, metrics=loop_metrics),
             Loop("erasing", erasing.step, interval_ms=PAUSE_MS, backoff_max_ms=10_000, metrics=loop_metrics),
-            Loop("follow", server.follow_owner, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
+            follow,
         ]
         for loop in loops:
             loop.start()

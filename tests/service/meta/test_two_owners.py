@@ -21,7 +21,8 @@ from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.owner.server import MetaServer
+from tistream_meta.owner.owner_calls import REST_MS, WAITING_MS
+from tistream_meta.owner.server import FOLLOW_PAUSE_MS, OWNER_PAUSE_MS, MetaServer
 
 LEASE_MS, LOST_MS = 600_000, 100_000
 
@@ -80,3 +81,23 @@ def test_a_process_that_wakes_does_not_take_the_lease_from_its_successor(tmp_pat
     old.hold_lease()
     new.hold_lease()
     assert (old.is_owner(), new.is_owner()) == (False, True)
+
+
+def test_an_owner_without_work_rests_until_it_is_woken(tmp_path: Path) -> None:
+    clock, woken = ManualClock(1_000_000), list[str]()
+    server = owner(tmp_path, "old", clock)
+    server.on_news(starts=lambda: woken.append("starts"), follow=lambda: woken.append("follow"))
+    assert (server.activate_tenants(), server.follow_owner()) == (REST_MS, OWNER_PAUSE_MS)
+    server.tenant_rules.create(TenantKey("7", "acme"))
+    assert woken == ["starts"]
+    assert server.activate_tenants() == WAITING_MS  # its schema_snap has not come
+    woken.clear()
+    with create_engine(f"sqlite:///{tmp_path}/meta.db").begin() as connection:
+        connection.execute(text("UPDATE owner SET lease_until_ms = 0"))
+    clock.advance(LEASE_MS)
+    owner(tmp_path, "new", ManualClock(1_000_000))
+    assert server.follow_owner() == FOLLOW_PAUSE_MS
+    with pytest.raises(Unavailable):
+        server.hold_lease()
+    server.hold_lease()
+    assert woken == ["follow"]

@@ -46,6 +46,8 @@ from tistream_meta.territories.territory_policy import Agent
 
 log = logging.getLogger(__name__)
 
+# Pauses of `activate_tenants`: while tenants wait for their schema_snap, and otherwise. A new tenant wakes the loop.
+WAITING_MS, REST_MS = 100, 5_000
 DRAINED = ("sorter", "dispatcher", "changefeed", "agent")  # roles of processes that have something to move
 
 
@@ -77,6 +79,7 @@ class OwnerCalls:
         self._starts = TenantStarts(objects, clock, options.snapshot_retry_max_ms)
         self._book: OwnerCopy | None = None  # None: must be read from the database
         self._touched = ConcernedItems()  # since the last route table
+        self.wake_starts: Callable[[], None] = lambda: None  # calls `activate_tenants` now
 
     @property
     def has_plan(self) -> bool:
@@ -114,14 +117,16 @@ class OwnerCalls:
                 self._take(self._repository.raise_version())
             self._publish()
 
-    def activate_tenants(self) -> None:
+    def activate_tenants(self) -> int:
         """Loop body: look for the schema_snap of each tenant that has not started, and start the tenants that have
-        one."""
+        one. Returns the ms until the next call. A call is due sooner after `wake_starts`."""
         book = self._book
-        if self._ownership.since_ms is not None and book is not None:
-            with self._lock:
-                waiting = route_table.waiting(book.tenants.values())
-            self._starts.look(waiting, self._activate, self._cannot)
+        if self._ownership.since_ms is None or book is None:
+            return WAITING_MS
+        with self._lock:
+            waiting = route_table.waiting(book.tenants.values())
+        self._starts.look(waiting, self._activate, self._cannot)
+        return WAITING_MS if waiting else REST_MS
 
     def _activate(self, key: TenantKey, facts: snapshot.SnapshotFacts, before: Frontier) -> None:
         with self._lock:
@@ -369,6 +374,7 @@ class OwnerCalls:
             return
         table = self._maker.make(book, self._touched, mark.owner_rev, self.heartbeats.states, self._options.own_url)
         self._routes.publish(table)
+        self.wake_starts()
         self._touched = ConcernedItems()
         self.heartbeats.routed()
         self._metrics.tenants.set(len(book.tenants))

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 FOLLOW_WAIT_MS = 10_000  # long polls of the owner's routes
 FOLLOW_PAUSE_MS = 200
+OWNER_PAUSE_MS = 5_000  # of an owner, which has no routes to copy
 
 
 class MetaServer:
@@ -46,6 +47,7 @@ class MetaServer:
     ) -> None:
         self._repository, self._metrics = repository, metrics
         self._prepared = False
+        self._wake_follow: Callable[[], None] = lambda: None  # calls `follow_owner` now
         self._routes = RouteBoard(clock)
         lock = new_rlock()
         self._ownership = Ownership(
@@ -129,16 +131,20 @@ class MetaServer:
         if not self._prepared:
             log.info("database ready", extra={"schema_version": self._repository.prepare()})
             self._prepared = True
+        followed = self._ownership.other
         if self._ownership.hold(self._work.heartbeats.take_recent):
             self._metrics.owner_rev.set(self._ownership.rev)
             self.look_after_nodes()
+        if self._ownership.other is not followed:
+            self._wake_follow()
 
     def follow_owner(self) -> int:
         """Loop body: while another meta server is the owner, copy its routes. Returns the pause until the next call, in
-        ms.
-        """
+        ms. `hold_lease` wakes the loop when there is another owner to follow."""
+        if self.is_owner():
+            return OWNER_PAUSE_MS
         found = self._ownership.other
-        if found is None or self.is_owner():
+        if found is None:
             return FOLLOW_PAUSE_MS
         current = self._routes.current()
         known, wait_ms = (-1, 0) if current is None else (current.version, FOLLOW_WAIT_MS)
@@ -150,10 +156,14 @@ class MetaServer:
         (OwnerCalls.look_after_nodes). Does nothing unless this process is the owner."""
         self._work.look_after_nodes()
 
-    def activate_tenants(self) -> None:
-        """Loop body: look for the schema_snap of each tenant that has not started, and start those that have one
-        (OwnerCalls.activate_tenants). Does nothing unless this process is the owner."""
-        self._work.activate_tenants()
+    def activate_tenants(self) -> int:
+        """Loop body: start the tenants whose schema_snap has arrived (OwnerCalls.activate_tenants). Does nothing if
+        another meta server is the owner. Returns the ms until the next call."""
+        return self._work.activate_tenants()
+
+    def on_news(self, *, starts: Callable[[], None], follow: Callable[[], None]) -> None:
+        """Set the functions that call `activate_tenants` and `follow_owner` as soon as there is work for them."""
+        self._work.wake_starts, self._wake_follow = starts, follow
 
     def end_waits(self) -> None:
         """Answer the long polls now, because the process is stopping."""

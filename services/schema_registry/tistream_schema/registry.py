@@ -152,21 +152,21 @@ class Registry:
     def _poll(self, polled: _PolledSorter) -> int:
         """Request the progress of a sorter's tasks once, and wake the tenants whose tasks have advanced. Returns the
         milliseconds until the next request."""
+        asked_ms = self._clock.monotonic_ms()
         moved = self._progress.poll(polled.url)
         with self._lock:
             for key in moved & self._tenants.keys():
                 self._wake(self._tenants[key])
-        return polled.pace.answered(self._clock.monotonic_ms(), moved=bool(moved))
+        return polled.pace.answered(asked_ms, self._clock.monotonic_ms(), moved=bool(moved))
 
     def stop(self) -> None:
-        """Stop every loop. A step that is running may finish."""
+        """Stop every loop. A tenant's step that is running may finish; requests to sorters are abandoned."""
         with self._lock:
-            every = [polled.loop for polled in self._sorters.values()]
-            every += [followed.loop for followed in self._tenants.values()]
-            loops = [loop for loop in every if loop is not None]
-        for loop in loops:
+            polling = [polled.loop for polled in self._sorters.values() if polled.loop is not None]
+            stepping = [followed.loop for followed in self._tenants.values() if followed.loop is not None]
+        for loop in [*polling, *stepping]:
             loop.stop(0)
-        for loop in loops:
+        for loop in stepping:
             loop.stop(0.5)
 
     def _start(self, key: TenantKey, route: TenantRoute) -> _Followed:

@@ -14,8 +14,12 @@ class SchemaSettings(ServiceSettings):
     model_config = settings_config("SCHEMA")
 
     port: int = Field(default=8002, ge=0, le=65535, description="port to bind")
-    poll_ms: int = Field(default=100, ge=10, le=60_000, description="poll interval of sorters while tasks advance")
-    poll_idle_ms: int = Field(default=500, ge=10, le=60_000, description="the same, while nothing advances")
+    poll_ms: int = Field(
+        default=100, ge=10, le=60_000, description="shortest interval of polls of a sorter, which waits for progress"
+    )
+    poll_idle_ms: int = Field(
+        default=500, ge=10, le=60_000, description="the same for a sorter that does not wait, while nothing advances"
+    )
     poll_quiet_ms: int = Field(
         default=10_000,
         ge=10,

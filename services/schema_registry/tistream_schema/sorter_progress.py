@@ -18,6 +18,7 @@ from tistream_schema.metrics import SchemaMetrics
 log = logging.getLogger(__name__)
 
 NOT_FOUND = 404
+WAIT_MS = 5_000  # how long a sorter waits for a task that moves
 
 
 class SorterProgress:
@@ -42,7 +43,8 @@ class SorterProgress:
             self._silent.discard(url)
 
     def poll(self, url: str) -> set[TenantKey]:
-        """Ask a sorter once. Returns the tenants with new progress, and those whose progress is not known any more."""
+        """Ask a sorter once; it waits up to WAIT_MS for a task that moves. Returns the tenants with new progress, and
+        those whose progress is not known any more."""
         with self._lock:
             known = self._answered.get(url, ("", 0))
         try:
@@ -55,7 +57,7 @@ class SorterProgress:
 
     def _page(self, url: str, boot: str, after: int) -> ProgressPage:
         try:
-            return self._sorters.progress(url, boot, after)
+            return self._sorters.progress(url, boot, after, WAIT_MS)
         except PeerFailed as error:
             if error.status != NOT_FOUND:
                 raise

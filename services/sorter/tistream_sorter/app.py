@@ -8,12 +8,13 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from fastapi import FastAPI
 
 from tistream.clock import Clock
-from tistream.concurrency import new_event
+from tistream.concurrency import Event, new_event, start_thread
 from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
 from tistream.service.http.app import new_app
@@ -54,6 +55,7 @@ ROUTES_WAIT_MS = 5_000
 BEAT_MS = 1_000
 PREPARE_MS = 500  # how often the log of a task that will move here is read
 WARM_EVERY_MS = 30_000
+REST_MS = 1_000  # pause between two looks at the JVM while no task needs a tick; what comes for a task wakes the loop
 
 
 class JobRunner(Runner, Protocol):
@@ -232,7 +234,9 @@ class _Running:
             self._runner.warm()
             self._warm.set()
             self._warm_at_ms = self._clock.monotonic_ms() + WARM_EVERY_MS
-        return 0 if self.node.tick() else None
+        if self.node.tick():
+            return 0
+        return max(REST_MS, self._settings.tick.interval_ms) if self.node.rests else None
 
     def _collect(self) -> int | None:
         return 0 if self.node.collect() else None
@@ -271,10 +275,15 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
     running = _Running(settings, counted, keys_of(objects), clock, SorterMetrics(registry), outside, peers)
     registry.register(HoldCollector(running.holds))
 
+    feed = ProgressFeed(outside.new_nonce(), running.node.tasks, clock)
+    running.node.on_progress = feed.wake
+
     @contextmanager
     def run() -> Iterator[None]:
         loops = [loop.start() for loop in running.loops(LoopMetrics(registry))]
+        start_thread("ends-waits", partial(_end_waits, app.state.stopping, feed))
         yield
+        feed.end()
         for loop in loops:
             loop.stop(1.0)
         running.meter.last_report()
@@ -282,6 +291,12 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
 
     app = new_app("tistream sorter", ready=running.not_ready, registry=registry, running=run, clock=clock, peers=peers)
     app.state.node, app.state.clock, app.state.node_id = running.node, clock, settings.node
-    app.state.progress = ProgressFeed(outside.new_nonce())
+    app.state.progress = feed
     app.include_router(router)
     return app
+
+
+def _end_waits(stopping: Event, feed: ProgressFeed) -> None:
+    """Answer the long polls once the process is stopping."""
+    stopping.wait()
+    feed.end()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from tistream import trace
 from tistream.clock import Clock
@@ -113,11 +113,14 @@ def list_tasks(
 
 
 @router.get("/v1/progress", operation_id="Progress")
-def progress(request: Request, node: Node, boot: str = "", after: int = 0) -> ProgressPage:
+def progress(
+    request: Request, boot: str = "", after: int = 0, wait_ms: Annotated[int, Query(ge=0, le=60_000)] = 0
+) -> ProgressPage:
     """The progress of the tasks that changed since an earlier answer, whose `boot` and `version` the caller passes as
-    `boot` and `after`. One call is for all tenants."""
+    `boot` and `after`. If no task has changed, the answer comes when one does, or after `wait_ms`. One call is for all
+    tenants."""
     feed: ProgressFeed = request.app.state.progress
-    return feed.after(node.tasks(), boot, after)
+    return feed.wait(boot, after, wait_ms)
 
 
 @router.get("/v1/tasks/{task_id}/coverage", operation_id="TaskCoverage")

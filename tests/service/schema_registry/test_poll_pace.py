@@ -27,17 +27,24 @@ def test_between_two_ticks_a_sorter_is_asked_as_often_as_ever() -> None:
     pace, now_ms = PollPace(100, 500, 0), 0
     for tick_ms in range(1_000, 20_000, 1_000):
         while now_ms < tick_ms:
-            pause_ms = pace.answered(now_ms, moved=False)
+            pause_ms = pace.answered(now_ms, now_ms, moved=False)
             assert pause_ms == 100
             now_ms += pause_ms
-        pace.answered(now_ms, moved=True)
+        pace.answered(now_ms, now_ms, moved=True)
     pauses = []
     for _ in range(40):
-        pauses.append(pace.answered(now_ms, moved=False))
+        pauses.append(pace.answered(now_ms, now_ms, moved=False))
         now_ms += pauses[-1]
     assert sum(pauses[:30]) == 3_000
     assert pauses[30:34] == [200, 400, 500, 500]
-    assert pace.answered(now_ms, moved=True) == 100
+    assert pace.answered(now_ms, now_ms, moved=True) == 100
+
+
+def test_the_time_that_a_sorter_waits_is_part_of_the_pause() -> None:
+    pace = PollPace(100, 500, 0)
+    assert pace.answered(0, 5_000, moved=False) == 0
+    assert pace.answered(5_000, 5_030, moved=True) == 70
+    assert pace.answered(5_100, 5_900, moved=True) == 0
 
 
 def route(tenant_id: str, sorter: str) -> TenantRoute:

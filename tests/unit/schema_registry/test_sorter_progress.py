@@ -6,6 +6,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.wire.clients.client import HttpClient
@@ -13,7 +14,7 @@ from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.sorter import ProgressPage, TaskList, TaskProgress, TaskStatus
 from tistream_schema.expected_tasks import SchemaTask
 from tistream_schema.metrics import SchemaMetrics
-from tistream_schema.sorter_progress import SorterProgress
+from tistream_schema.sorter_progress import WAIT_MS, SorterProgress
 from tistream_sorter.node.progress import ProgressFeed
 from tistream_sorter.state.task_state import TaskIdentity, first_state
 from tistream_sorter.task.task import Task
@@ -49,7 +50,7 @@ class Sorter:
 
     def start(self, count: int, boot: str = "first") -> None:
         self.tasks = [task(number) for number in range(count)]
-        self.feed = ProgressFeed(boot)
+        self.feed = ProgressFeed(boot, lambda: self.tasks, ManualClock())
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if self.silent:
@@ -57,7 +58,8 @@ class Sorter:
         if self.old:
             return self.tasks_only(request)
         query = request.url.params
-        page = self.feed.after(self.tasks, query["boot"], int(query["after"]))
+        assert int(query["wait_ms"]) == WAIT_MS
+        page = self.feed.wait(query["boot"], int(query["after"]), 0)
         self.told.append(len(page.tasks))
         return httpx.Response(200, content=page.model_dump_json().encode())
 
@@ -149,15 +151,15 @@ def test_a_sorter_of_an_older_version_is_asked_for_its_tasks(sorter: Sorter, pro
 
 def test_two_readers_of_one_feed_do_not_take_each_others_news() -> None:
     sorter = Sorter(2)
-    first = sorter.feed.after(sorter.tasks, "", 0)
+    first = sorter.feed.wait("", 0, 0)
     moved(sorter.tasks[0])
-    assert [told.task_id for told in sorter.feed.after(sorter.tasks, first.boot, first.version).tasks] == [0]
-    assert [told.task_id for told in sorter.feed.after(sorter.tasks, first.boot, first.version).tasks] == [0]
-    assert len(sorter.feed.after(sorter.tasks, "another process", first.version).tasks) == 2
+    assert [told.task_id for told in sorter.feed.wait(first.boot, first.version, 0).tasks] == [0]
+    assert [told.task_id for told in sorter.feed.wait(first.boot, first.version, 0).tasks] == [0]
+    assert len(sorter.feed.wait("another process", first.version, 0).tasks) == 2
 
 
 def test_a_page_says_what_a_promise_needs() -> None:
-    (told,) = Sorter(1).feed.after([task(0, epoch=5)], "", 0).tasks
+    (told,) = ProgressFeed("first", lambda: [task(0, epoch=5)], ManualClock()).wait("", 0, 0).tasks
     wanted = TaskProgress(
         cluster_id="7", tenant_id="t0", task_id=0, task_epoch=5, manifest=1, flushed_ts=100, progress_ts=100
     )

@@ -30,11 +30,11 @@ def split_while_one_region_is_silent() -> tuple[SplitWorld, int]:
 
 def test_it_tells_no_progress_above_a_row_that_is_in_no_manifest() -> None:
     world, heir = split_while_one_region_is_silent()
-    feed, told = ProgressFeed("boot"), []
+    feed, told = ProgressFeed("boot", world.node.tasks, world.clock), []
     for _ in range(12):
         world.node.tick()
         world.meta()
-        for task in feed.after(world.node.tasks(), "", 0).tasks:
+        for task in feed.wait("", 0, 0).tasks:
             if task.task_id == heir:
                 written = sum(one.rows for one in TaskObjects(world.objects, TINY.tenant, heir).follow().segments)
                 told.append((task.progress_ts, written))

@@ -38,6 +38,8 @@ KEEP_ALL: Mapping[TenantKey, int] = MappingProxyType({})
 NO_ORDERS: Mapping[int, SealOrder] = MappingProxyType({})
 # How long a task pauses if its tenant's key cannot be used: each refused request delays the other tasks of the tick.
 KEY_AGAIN_MS = 2_000
+# How long a task that has nothing to do is left alone. What comes for it ends that, so this only bounds an oversight.
+REST_MS = 5_000
 TROUBLE_AGAIN_MS = 10_000  # interval at which a tick that keeps failing is logged
 
 
@@ -67,11 +69,18 @@ class SorterNode:
         self._beside = new_executor("large", LARGE_THREADS)
         self.wake: Callable[[], None] = lambda: None  # called when files arrive; the tick loop sets it
         self.report_now: Callable[[], None] = lambda: None  # sends a heartbeat at once, with a report
+        self.on_progress: Callable[[], None] = lambda: None  # called after a tick that has changed a task's state
 
     def tasks(self) -> list[Task]:
         """The tasks that this process holds."""
         with self._lock:
             return [held.task for held in self._held.values()]
+
+    @property
+    def rests(self) -> bool:
+        """Whether no task needs a tick until something comes for it, as of the last tick."""
+        with self._lock:
+            return all(held.rest_until_ms for held in self._held.values())
 
     def find(self, task_id: int) -> Task | None:
         """The task with this id; None if this process does not hold it."""
@@ -177,6 +186,8 @@ class SorterNode:
         self._turn += 1
         waits = passed_over([one for one in held if one.task.unfinished], self._turn)
         for one in held:
+            if now_ms < one.rest_until_ms and not one.task.has_unread:
+                continue
             if one in waits:
                 unfinished = True
                 continue
@@ -204,7 +215,16 @@ class SorterNode:
         done = list(self._pool.map(lambda commit: self._commit(*commit), commits))
         if plans:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
+        self._tell(held)
         return any(done) or unfinished
+
+    def _tell(self, held: Sequence[HeldTask]) -> None:
+        """Wake the readers of progress if the state of a task has changed since the last tick."""
+        moved = [one for one in held if one.task.state is not one.told]
+        for one in moved:
+            one.told = one.task.state
+        if moved:
+            self.on_progress()
 
     def _due(self, one: HeldTask, now_ms: int) -> TickPlan | tuple[Manifest, TaskState] | None:
         """Let a task decide its next step, and begin the step's trace. Returns the step, or None if there is nothing to
@@ -221,6 +241,7 @@ class SorterNode:
             except Exception as error:  # a fault in the input of one tenant: the other tasks continue
                 self._stop(one, error)
                 return None
+            one.rest_until_ms = began_ms + REST_MS if due is None and turn.rests else 0
         if due is not None and trace.on():
             planned = due if isinstance(due, TickPlan) else due[0]
             one.trace = TickTrace.begun(one.task.state, planned, began_ns)

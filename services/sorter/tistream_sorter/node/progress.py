@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from tistream.concurrency import new_lock
+from tistream.clock import Clock
+from tistream.concurrency import new_condition, new_lock
 from tistream.wire.sorter import ProgressPage, TaskProgress
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.task import Task
@@ -12,21 +13,49 @@ from tistream_sorter.task.task import Task
 
 class ProgressFeed:
     """Gives every change of a task's state a version. `boot` identifies this process, because the versions of two
-    processes cannot be compared."""
+    processes cannot be compared. `tasks` returns the tasks of this process."""
 
-    def __init__(self, boot: str) -> None:
-        self._boot = boot
+    def __init__(self, boot: str, tasks: Callable[[], Iterable[Task]], clock: Clock) -> None:
+        self._boot, self._tasks, self._clock = boot, tasks, clock
         self._lock = new_lock()
+        self._changed = new_condition()
+        self._changes = 0  # how often `wake` was called
+        self._ended = False
         self._version = 0
         self._seen: dict[int, tuple[TaskState, int]] = {}  # task -> its state, and the version of that state
 
-    def after(self, tasks: Iterable[Task], boot: str, version: int) -> ProgressPage:
-        """List the tasks whose state changed after `version`; all tasks if `boot` identifies another process."""
+    def wake(self) -> None:
+        """Make waiting readers look again, because a task's state may have changed."""
+        with self._changed:
+            self._changes += 1
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Answer the waiting readers now, because the process is stopping."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def wait(self, boot: str, version: int, wait_ms: int) -> ProgressPage:
+        """List the tasks whose state changed after `version`; all tasks if `boot` identifies another process. If there
+        is no such task, wait for one, up to `wait_ms`."""
+        until_ms = self._clock.monotonic_ms() + wait_ms
+        while True:
+            changes = self._changes
+            page = self._after(boot, version)
+            with self._changed:
+                left_ms = until_ms - self._clock.monotonic_ms()
+                if page.tasks or boot != self._boot or left_ms <= 0 or self._ended:
+                    return page
+                if changes == self._changes:
+                    self._changed.wait(left_ms / 1000)
+
+    def _after(self, boot: str, version: int) -> ProgressPage:
         known = version if boot == self._boot else 0
         moved: list[TaskState] = []
         with self._lock:
             # A child task without a manifest has no progress of its own yet.
-            held = {task.task_id: state for task in tasks if not (state := task.state).inherited}
+            held = {task.task_id: state for task in self._tasks() if not (state := task.state).inherited}
             for task_id in self._seen.keys() - held.keys():
                 del self._seen[task_id]
             for task_id, state in held.items():

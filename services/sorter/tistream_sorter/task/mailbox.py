@@ -128,13 +128,14 @@ class Mailbox:
         self._sent: SealOrder | None = None  # the order as the owner gave it
         self._order: FittingOrder | None = None  # the same order, if it fits the task
         self._in_turn = False
+        self._unread = True  # whether something has come since the last turn began
 
     # -- any thread ----------------------------------------------------------------------------------------------
 
     def leave(self, note: Note) -> None:
         """Store a note, which the task's next turn reads."""
         with self._lock:
-            notes = self._notes
+            notes = before = self._notes
             match note:
                 case RetentionNote(ms):
                     self._notes = replace(notes, keep_ms=ms)
@@ -154,6 +155,7 @@ class Mailbox:
                     notes.merged.append(note)
                 case BaseResult():
                     notes.based.append(note)
+            self._unread |= self._notes is before or self._notes != before  # the lists of a Notes are appended to
 
     def set_order(self, order: SealOrder | None, state: TaskState) -> str | None:
         """Set the owner's current order to split or merge the task; None: no order. Later turns execute it. Returns the
@@ -162,6 +164,7 @@ class Mailbox:
             if order == self._sent:
                 return None
             self._sent, self._order = order, None
+            self._unread = True
             try:
                 self._order = found = None if order is None else read_order(order, state.identity)
             except InvalidRequest as error:
@@ -176,6 +179,7 @@ class Mailbox:
         with self._lock:
             if len(self._inbox.files) + len(files) > self._files_max and self._inbox.files:
                 return False
+            self._unread = True
             for file in files:
                 if outlived(durable.positions, durable.flushed_ts, file.ref):
                     continue
@@ -200,6 +204,10 @@ class Mailbox:
         """Whether a file is queued."""
         with self._lock:
             return bool(self._inbox.files)
+
+    def has_unread(self) -> bool:
+        """Whether a file, an order or a note has come that no turn has read yet."""
+        return self._unread
 
     def has_results(self) -> bool:
         """Whether a background job (a compaction, a merge of the version index, a converted base chunk) has a result
@@ -233,7 +241,7 @@ class Mailbox:
     def notes(self) -> Notes:
         """Read all notes, and remove those that only one turn may read."""
         with self._lock:
-            notes = self._notes
+            notes, self._unread = self._notes, False
             self._notes = replace(notes, rewritten=[], merged=[], based=[], wasted=[])
             return notes
 

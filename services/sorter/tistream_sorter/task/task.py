@@ -85,6 +85,11 @@ class Task:
         return self._turn.unfinished
 
     @property
+    def has_unread(self) -> bool:
+        """Whether a file, an order or a note has come that no turn has read yet."""
+        return self._mail.has_unread()
+
+    @property
     def to_settle(self) -> bool:
         """Whether a background job (a compaction, a merge of the version index, a converted base chunk) has a result
         that the next turn must add to the state."""

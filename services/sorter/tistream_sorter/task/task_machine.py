@@ -87,6 +87,16 @@ class TaskMachine:
         return not self._mail.has_files() and not self.state.unwritten and not self.state.unflushed
 
     @property
+    def rests(self) -> bool:
+        """Whether a later turn has nothing to do either, until the mailbox gets something. Retention may still be
+        applied to the state, which only the next manifest shows."""
+        state = self.state
+        if self._application is not None or self.stopped is not None:
+            return self._application is None
+        ordered = state.merge is not None or state.stop_at is not None or self._mail.order() is not None
+        return self.is_idle and not (ordered or state.inherited or state.restate)
+
+    @property
     def unfinished(self) -> bool:
         """Whether files are partly applied, and the next call of `due` must continue."""
         return self._application is not None

@@ -20,11 +20,11 @@ class SorterClient:
         params = {"cluster_id": cluster_id, "tenant_id": tenant_id}
         return self._http.get(f"{base_url}/v1/tasks", TaskList, params, deadline_s=TASKS_DEADLINE_S)
 
-    def progress(self, base_url: str, boot: str = "", after: int = 0) -> ProgressPage:
+    def progress(self, base_url: str, boot: str = "", after: int = 0, wait_ms: int = 0) -> ProgressPage:
         """The progress of the tasks that have changed since an earlier answer, which `boot` and `after` identify
-        (ProgressPage)."""
-        params: dict[str, str | int | None] = {"boot": boot, "after": after}
-        return self._http.get(f"{base_url}/v1/progress", ProgressPage, params, deadline_s=TASKS_DEADLINE_S)
+        (ProgressPage). If none has, the sorter waits up to `wait_ms` for one; a sorter of an older version does not."""
+        url, params = f"{base_url}/v1/progress", {"boot": boot, "after": after}
+        return self._http.get(url, ProgressPage, params, wait_ms=wait_ms, deadline_s=TASKS_DEADLINE_S)
 
     def post_files(self, base_url: str, body: bytes) -> FilesReceipt:
         """Send an encoded FileBatch. Idempotent. Raises PeerBusy if the sorter has no memory left for it."""

@@ -80,6 +80,7 @@ class TenantView:
         self._moved = new_condition(self._lock)
         self._refreshing = new_lock()
         self._refreshed_ms = -(1 << 62)
+        self._settled = False
         self._requested_ms = -(1 << 62)
         self._lineage = Lineage(objects, self.tenant)  # used by the refreshing thread alone
         self._covers: dict[int, list[LogSpan]] = {}  # by task of the route: the logs that its rows were last read from
@@ -232,6 +233,12 @@ class TenantView:
         """Whether at least one refresh has completed."""
         return self._refreshed_ms >= 0
 
+    @property
+    def settled(self) -> bool:
+        """Whether the next refresh finds nothing new unless a task moves: at the last one, each task's sorter and the
+        schema registry answered, and the schema was not behind the tasks."""
+        return self._settled
+
     def seen_ago_ms(self) -> int:
         """Milliseconds since resolved_ts was last confirmed by a refresh; 0 before the first refresh."""
         return self.age_ms() if self.resolved_ts() else 0
@@ -285,6 +292,10 @@ class TenantView:
             known = self._progress | complete
             self._progress = {task_id: ts for task_id, ts in known.items() if task_id in self._covers}
             self._resolve()
+            wanted = {task.task_id for task in self.route.tasks}
+            reached = min((self._progress.get(task_id, 0) for task_id in wanted), default=0)
+            answered = bool(wanted) and wanted <= statuses.keys() and not problems
+            self._settled = answered and reached <= self._replica.resolved_ts
             self._refreshed_ms = self._clock.monotonic_ms()
             self._moved.notify_all()
 

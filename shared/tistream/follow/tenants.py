@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 
@@ -12,6 +12,7 @@ from prometheus_client import Counter
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_lock
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.follow.moved_tenants import MovedTenants
 from tistream.follow.tenant_view import TenantView
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
@@ -32,6 +33,9 @@ ACTIVE_EVERY_MS = 100
 IDLE_EVERY_MS = 2_000
 # Interval between refreshes of idle tenants, which take turns; a request for an idle tenant waits for a refresh anyway.
 IDLE_TURN_MS = 100
+# The same for idle tenants whose tasks do not move, as their sorters say. It only bounds an oversight.
+RESTING_EVERY_MS = 60_000
+RESTING_TURN_MS = 5_000
 LOOK_MS = 20  # the shortest pause between two looks at which refreshes are due
 
 
@@ -67,7 +71,8 @@ class Tenants:
         self._views: dict[TenantKey, TenantView] = {}
         self._busy: set[TenantKey] = set()
         self._begun_ms: dict[TenantKey, int] = {}  # when the last refresh of each tenant began
-        self._turn_ms = 0  # when the next refresh of an idle tenant is due
+        self._turn_ms = self._resting_turn_ms = 0  # when the next refresh of an idle, of a resting tenant is due
+        self._moved = MovedTenants(SorterClient(http), clock)
 
     def routes(self) -> RouteTable | None:
         """The newest route table; None before the first one arrived."""
@@ -127,35 +132,54 @@ class Tenants:
 
     def refresh_due(self) -> int:
         """Body of a loop: start a refresh of every view that is due: active tenants often, new ones at once, and idle
-        ones one at a time, the least recently refreshed first. Returns the milliseconds until the next call. A call is
-        due sooner if `wake` is called."""
+        ones one at a time, the least recently refreshed first. Idle tenants whose tasks do not move rest. Returns the
+        milliseconds until the next call. A call is due sooner if `wake` is called."""
+        for url in self._moved.take_due():
+            self._executor.submit(self._ask, url)
+        moved = self._moved.current()
         with self._lock:
             views = [(key, view) for key, view in self._views.items() if key not in self._busy]
-            pause_ms = LOOK_MS if self._busy else IDLE_EVERY_MS
+            pause_ms = LOOK_MS if self._busy else self._moved.pause_ms()
         idle: list[tuple[TenantKey, TenantView]] = []
+        resting: list[tuple[TenantKey, TenantView]] = []
         for key, view in views:
             active, age_ms = not view.idle or not view.refreshed, view.age_ms()
-            every_ms = ACTIVE_EVERY_MS if active else IDLE_EVERY_MS
+            rests = not active and view.settled and key not in moved
+            every_ms = ACTIVE_EVERY_MS if active else RESTING_EVERY_MS if rests else IDLE_EVERY_MS
             if age_ms < every_ms:
                 pause_ms = min(pause_ms, every_ms - age_ms)
             elif active:
                 self._begin(key, view)
                 pause_ms = LOOK_MS
             else:
-                idle.append((key, view))
+                (resting if rests else idle).append((key, view))
         now_ms = self._clock.monotonic_ms()
         if idle and now_ms >= self._turn_ms:
             self._turn_ms = max(self._turn_ms, now_ms - IDLE_TURN_MS) + IDLE_TURN_MS
-            self._begin(*min(idle, key=lambda one: self._begun_ms.get(one[0], 0)))
+            self._begin(*self._least_recent(idle))
+            pause_ms = LOOK_MS
+        if resting and now_ms >= self._resting_turn_ms:
+            self._resting_turn_ms = now_ms + RESTING_TURN_MS
+            self._begin(*self._least_recent(resting))
             pause_ms = LOOK_MS
         if idle:
             pause_ms = min(pause_ms, self._turn_ms - now_ms)
+        if resting:
+            pause_ms = min(pause_ms, self._resting_turn_ms - now_ms)
         return max(pause_ms, LOOK_MS)
+
+    def _least_recent(self, views: Sequence[tuple[TenantKey, TenantView]]) -> tuple[TenantKey, TenantView]:
+        return min(views, key=lambda one: self._begun_ms.get(one[0], 0))
+
+    def _ask(self, url: str) -> None:
+        if self._moved.ask(url):
+            self.wake()
 
     def _begin(self, key: TenantKey, view: TenantView) -> None:
         with self._lock:
             self._busy.add(key)
             self._begun_ms[key] = self._clock.monotonic_ms()
+        self._moved.discard(key)
         self._executor.submit(self._refresh, key, view)
 
     def _refresh(self, key: TenantKey, view: TenantView) -> None:
@@ -164,6 +188,7 @@ class Tenants:
             view.record_served()
         except Exception as error:
             log.error("refresh failed", exc_info=error, extra={"tenant": str(key)})
+            self._moved.add(key)
         finally:
             with self._lock:
                 self._busy.discard(key)
@@ -188,12 +213,17 @@ class Tenants:
                     continue
                 seen.add(key)
                 if key in self._views:
-                    self._views[key].replace_route(route)
+                    known = self._views[key]
+                    if known.route is not route and known.route != route:
+                        self._moved.add(key)
+                    known.replace_route(route)
                 else:
                     self._views[key] = self._new_view(route, key)
             for key in set(self._views) - seen:
                 del self._views[key]
                 self._begun_ms.pop(key, None)
+                self._moved.discard(key)
+            self._moved.follow(route for route in routes.tenants if not route.erasing)
         self.wake()
 
     def _new_view(self, route: TenantRoute, key: TenantKey) -> TenantView:

@@ -51,6 +51,7 @@ from tistream_changefeed.warmup import warm_kernels
 
 KEYED_CACHE_MS = 300_000
 LOOK_MS = 100  # between two looks at the pools of shards that rest
+REST_MS = 5_000  # between two reports of a process without shards; a write of the meta server makes one due at once
 router = APIRouter()
 
 
@@ -135,8 +136,7 @@ def build_app(
             Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             refresh,
-            Loop("feeds", driver.beat, interval_ms=settings.beat_ms, metrics=loop_metrics),
-            Loop("rest", driver.threads.start_due, interval_ms=LOOK_MS, metrics=loop_metrics),
+            *_feed_loops(settings.beat_ms, member, driver, loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
         ]
         start_thread("warm", _warm)
@@ -181,6 +181,19 @@ def build_app(
     registry.register(ShardCollector(driver.reports, clock, cache))
     app.include_router(router)
     return app
+
+
+def _feed_loops(beat_ms: int, member: Membership, driver: Driver, metrics: LoopMetrics) -> list[Loop]:
+    """The loops that report shards to the meta server, and that give idle shards threads."""
+
+    def beat() -> int:
+        driver.beat()
+        return member.rest_ms(beat_ms, REST_MS) if driver.idle else beat_ms
+
+    feeds = Loop("feeds", beat, interval_ms=beat_ms, metrics=metrics)
+    rest = Loop("rest", driver.threads.start_due, interval_ms=LOOK_MS, metrics=metrics)
+    member.on_writes, driver.threads.on_rest = feeds.wake, rest.wake
+    return [feeds, rest]
 
 
 def _warm() -> None:

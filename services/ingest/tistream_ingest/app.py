@@ -63,6 +63,9 @@ log = logging.getLogger(__name__)
 
 BEAT_MS = 1_000
 COLLECT_MS = 3_600_000
+# Pause between looks at lists of the meta server that have not changed. It bounds how late a process takes over what
+# another one has left.
+REST_MS = 10_000
 
 router = APIRouter()
 
@@ -183,17 +186,11 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
 
     @contextmanager
     def running() -> Iterator[None]:
+        lists = _list_loops(settings, membership, driver, backfills, claims, loop_metrics)
         loops = [
+            *lists,
             Loop("beat", membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=loop_metrics),
             Loop("routes", driver.follow_routes, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
-            Loop("sources", driver.follow_sources, interval_ms=settings.sources_ms, metrics=loop_metrics),
-            Loop(
-                "backfills",
-                lambda: 0 if backfills.step() else None,
-                interval_ms=settings.backfills_ms,
-                backoff_max_ms=30_000,
-                metrics=loop_metrics,
-            ),
             Loop("collect", collector.step, interval_ms=COLLECT_MS, metrics=loop_metrics),
             Loop(
                 "collect-plans",
@@ -201,7 +198,6 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
                 interval_ms=COLLECT_MS,
                 metrics=loop_metrics,
             ),
-            Loop("restores", claims.step, interval_ms=settings.restores_ms, metrics=loop_metrics),
             Loop("restore-beat", claims.beat, interval_ms=BEAT_RESTORE_MS, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
         ]
@@ -224,3 +220,40 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
     app.state.allowed, app.state.driver, app.state.node_id = allowed, driver, settings.node
     app.include_router(router)
     return app
+
+
+def _list_loops(
+    settings: IngestSettings,
+    membership: Membership,
+    driver: SourceDriver,
+    backfills: BackfillRunner,
+    claims: Claims,
+    metrics: LoopMetrics,
+) -> list[Loop]:
+    """The loops that look at lists of the meta server. What it writes, and a new route table, wake them."""
+
+    def follow_sources() -> int:
+        driver.follow_sources()
+        return settings.sources_ms if driver.not_ready() else membership.rest_ms(settings.sources_ms, REST_MS)
+
+    def run_backfills() -> int:
+        if backfills.step():
+            return 0
+        return membership.rest_ms(settings.backfills_ms, REST_MS) if backfills.idle else settings.backfills_ms
+
+    def run_restores() -> int:
+        pause_ms = claims.step()
+        return membership.rest_ms(pause_ms, REST_MS) if pause_ms else 0
+
+    loops = [
+        Loop("sources", follow_sources, interval_ms=settings.sources_ms, metrics=metrics),
+        Loop("backfills", run_backfills, interval_ms=settings.backfills_ms, backoff_max_ms=30_000, metrics=metrics),
+        Loop("restores", run_restores, interval_ms=settings.restores_ms, metrics=metrics),
+    ]
+
+    def wake() -> None:
+        for loop in loops:
+            loop.wake()
+
+    driver.on_routes = membership.on_writes = wake
+    return loops

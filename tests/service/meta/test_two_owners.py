@@ -101,3 +101,14 @@ def test_an_owner_without_work_rests_until_it_is_woken(tmp_path: Path) -> None:
         server.hold_lease()
     server.hold_lease()
     assert woken == ["follow"]
+
+
+def test_writes_of_the_owner_are_counted_and_renewals_of_its_lease_are_not(tmp_path: Path) -> None:
+    server = owner(tmp_path, "old", ManualClock(1_000_000))
+    before = server.writes()
+    server.hold_lease()
+    server.look_after_nodes()
+    server.activate_tenants()
+    assert server.writes() == before
+    server.tenant_rules.create(TenantKey("7", "acme"))
+    assert server.writes() == before + 1

@@ -141,6 +141,7 @@ class Workers:
             Loop("feeds", driver.beat, interval_ms=500, new_id=platform.nonce),
             Loop("rest", threads.start_due, interval_ms=100, new_id=platform.nonce),
         ]
+        threads.on_rest = loops[-1].wake
 
         @contextmanager
         def running() -> Iterator[None]:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from support.model_kafka import ModelKafka
 from support.pull_world import World, committed, golden_world
+from support.waiting import eventually
 from tistream.clock import ManualClock
 from tistream.model.ts import Window
 from tistream.read.cursor import Scope
@@ -18,6 +19,7 @@ from tistream.read.source import TenantSource
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.hold.holder import IDLE_MS, Holder, IdleUntil
+from tistream_changefeed.hold.holder_threads import NONE_MS, HolderThreads
 from tistream_changefeed.hold.new_rows import NewRows
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.sinks.kafka.feed_settings import parsed
@@ -197,3 +199,16 @@ def test_a_holder_counts_what_the_sink_has_acknowledged_and_apart_from_it_what_i
     assert holder.report().phase == "running"
     assert holder.report().rows > first.rows
     assert tally.transactions > acknowledged
+
+
+def test_the_loop_of_idle_holders_rests_while_there_is_none() -> None:
+    one, woken = Idle(), list[str]()
+    threads = HolderThreads(one.clock, lambda: woken.append("now"))
+    assert threads.start_due() == NONE_MS
+    one.rest()
+    threads.begin(one.holder)
+    eventually(lambda: woken)
+    assert threads.start_due() is None
+    threads.end(one.holder)
+    eventually(lambda: threads.start_due() == NONE_MS)
+    assert woken == ["now"]

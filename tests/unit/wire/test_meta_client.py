@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.meta import HeartbeatAnswer, StartOf
 
 
@@ -23,3 +23,35 @@ def test_a_heartbeat_asks_the_next_meta_server_before_its_node_counts_as_lost() 
     for _ in range(2):
         assert client.heartbeat("sorter-1", StartOf(instance="i", start_epoch=1)).owner_rev == 1
     assert waited == {"hangs": 3, "works": 3}
+
+
+def test_what_the_owner_writes_ends_the_rest_of_its_readers() -> None:
+    told = [
+        HeartbeatAnswer(owner_rev=1, route_version=1, writes=5),
+        HeartbeatAnswer(owner_rev=1, route_version=1, writes=5),
+        HeartbeatAnswer(owner_rev=1, route_version=1, writes=6),
+        HeartbeatAnswer(owner_rev=2, route_version=1, writes=6),
+        HeartbeatAnswer(owner_rev=3, route_version=1),  # of an older version
+    ]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/starts"):
+            return httpx.Response(200, json={"start_epoch": 1})
+        if request.method == "PUT":
+            return httpx.Response(200, json={"start_epoch": 1, "route_version": 1})
+        return httpx.Response(200, content=told.pop(0).model_dump_json())
+
+    meta = MetaClient(HttpClient(transport=httpx.MockTransport(answer)), "http://meta")
+    member = Membership(meta, "ingest-1", "ingest", "http://i", instance="i", end=lambda: None)
+    woken = 0
+
+    def wake() -> None:
+        nonlocal woken
+        woken += 1
+
+    member.on_writes = wake
+    seen = []
+    for _ in range(6):
+        member.beat()
+        seen.append((woken, member.rest_ms(100, 10_000)))
+    assert seen == [(0, 100), (1, 10_000), (1, 10_000), (2, 10_000), (3, 10_000), (4, 100)]

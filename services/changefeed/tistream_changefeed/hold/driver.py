@@ -58,6 +58,11 @@ class Driver:
         self._beaten = True
         self._count(reports)
 
+    @property
+    def idle(self) -> bool:
+        """Whether this process holds no shard, as of the last beat."""
+        return self._beaten and not (self._holders or self._refused)
+
     def reports(self) -> Iterator[ReportAndTally]:
         """The report and the counters of each shard, for metrics. Any thread may call it."""
         for holder in list(self._holders.values()):

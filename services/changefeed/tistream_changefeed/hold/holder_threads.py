@@ -3,6 +3,7 @@ hundreds of idle feeds; one loop checks whether their tenants have new rows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tistream.clock import Clock
@@ -13,13 +14,17 @@ from tistream.model.ts import Window
 from tistream_changefeed.hold.holder import Holder, IdleUntil
 from tistream_changefeed.hold.new_rows import NewRows
 
+NONE_MS = 5_000
+
 
 @dataclass(slots=True)
 class HolderThreads:
     """Starts threads for holders, each of which runs a shard, and remembers the idle ones. A background loop calls
-    `start_due`; any thread may call the other methods."""
+    `start_due`; any thread may call the other methods. `on_rest` is called when a holder becomes idle and no
+    other one is: it calls `start_due` now."""
 
     clock: Clock
+    on_rest: Callable[[], None] = lambda: None
     _resting: dict[Holder, IdleUntil] = field(default_factory=dict)
     _seen: dict[TenantKey, int] = field(default_factory=dict)  # up to where the pools were looked at
     _lock: Lock = field(default_factory=new_lock)
@@ -33,8 +38,9 @@ class HolderThreads:
         holder.stop()
         self._wake(holder)
 
-    def start_due(self) -> None:
-        """Start a thread for each idle holder that has something to do now."""
+    def start_due(self) -> int | None:
+        """Start a thread for each idle holder that has something to do now. Returns the ms until the next call: NONE_MS
+        if there is no idle holder; None: as usual."""
         with self._lock:
             resting = list(self._resting.items())
         fresh: dict[TenantKey, NewRows | None] = {}
@@ -46,6 +52,7 @@ class HolderThreads:
             if holder.is_due(rest, now_ms, fresh[tenant]):
                 self._wake(holder)
         self._seen = {tenant: one.window.high for tenant, one in fresh.items() if one is not None}
+        return None if resting else NONE_MS
 
     def _fresh(self, tenant: TenantKey, holder: Holder) -> NewRows | None:
         """The rows that were added to a tenant since the last call of `start_due`; None if the tenant cannot be
@@ -70,5 +77,8 @@ class HolderThreads:
                 if rest is None:
                     return
                 if not holder.stopping:
+                    alone = not self._resting
                     self._resting[holder] = rest
-                    return
+                    break
+        if alone:
+            self.on_rest()

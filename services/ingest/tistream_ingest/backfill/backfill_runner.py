@@ -71,6 +71,7 @@ class BackfillRunner:
     metrics: IngestMetrics
     clock: Clock
     plan_wait_ms: int
+    idle: bool = False  # whether the last step found no running backfill
     _plans: dict[tuple[TenantKey, str], BackupPlan] = field(default_factory=dict)
     _seen: dict[tuple[TenantKey, str], set[int]] = field(default_factory=dict)  # chunks that exist
 
@@ -80,6 +81,7 @@ class BackfillRunner:
         next step."""
         worked = False
         rows = self.backfills.running()
+        self.idle = not rows
         keys = {(_tenant(row), row.backfill_id) for row in rows}
         self._plans = {key: plan for key, plan in self._plans.items() if key in keys}
         self._seen = {key: seen for key, seen in self._seen.items() if key in keys}

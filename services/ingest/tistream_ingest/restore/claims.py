@@ -32,7 +32,7 @@ class Claims:
     _reason: str | None = None
     _ended: bool = False  # the claim has ended: the next report ends the attempt
 
-    def step(self) -> int | None:
+    def step(self) -> int:
         """Loop body: claim a restore and run it to its end. Returns the pause before the next call, in ms. If another
         process takes the restore over, or it is removed, its attempt ends without an error."""
         work = self.meta.claim_restore(self.node_id)

@@ -42,6 +42,7 @@ class SourceDriver:
         self._metrics, self._loop_metrics, self._keys = metrics, loop_metrics, keys
         self._lock = new_lock()
         self._table: RouteTable | None = None
+        self.on_routes: Callable[[], None] = lambda: None  # called when there is a new route table
         self._running: dict[tuple[str, str, str], tuple[SourceWorker, Loop]] = {}
         self._looked = False
 
@@ -58,6 +59,8 @@ class SourceDriver:
         self._keys.update(table.kms_key_ids())
         with self._lock:
             self._table = table
+        if table.version != known:
+            self.on_routes()
 
     def route(self, tenant: TenantKey) -> TenantRoute:
         """The newest route of a tenant. Raises Unavailable."""

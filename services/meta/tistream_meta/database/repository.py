@@ -60,6 +60,7 @@ class Repository:
         self._now_ms = now_ms(engine)
         self._transactions = Transactions(engine, Random(node_id))
         self.prepared = False  # whether the tables exist
+        self.writes = 0  # how many writes as the owner this process has made, renewals of the lease not counted
         self.usage = UsageBook(self._transactions)
         self.ends = TenantEnds(self._write, self._now_ms)
         self.sources = StoredSources(self._transactions, self._write, self._now_ms)
@@ -180,7 +181,7 @@ class Repository:
                     update(nodes).where(nodes.c.node_id.in_(names)).values(last_heartbeat_ms=self._now_ms)
                 )
 
-        self._write(body)
+        self._fenced(body)
 
     # -- tenants and tasks ---------------------------------------------------------------------------------------
 
@@ -442,6 +443,13 @@ class Repository:
         return self._write(lambda connection: Change(counter_rows.next_version(connection)))
 
     def _write(self, body: Callable[[Connection], T]) -> T:
+        """As `_fenced`, and count the write, which may be committed even if this raises an error."""
+        try:
+            return self._fenced(body)
+        finally:
+            self.writes += 1
+
+    def _fenced(self, body: Callable[[Connection], T]) -> T:
         """Run `body` in a transaction that commits only if this process is the owner. Raises Fenced if it is not any
         more."""
         owner = tables.owner

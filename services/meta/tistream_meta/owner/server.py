@@ -176,6 +176,10 @@ class MetaServer:
         """The tenants of a cluster, by name. Raises UnknownName."""
         return self._repository.tenants_of(cluster_id)
 
+    def writes(self) -> int:
+        """How many writes as the owner this process has made, renewals of the lease not counted."""
+        return self._repository.writes
+
     def who_owns(self) -> Owner:
         """The owner, as stored in the database."""
         return self._repository.owner()

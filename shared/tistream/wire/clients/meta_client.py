@@ -364,7 +364,8 @@ class Membership:
     `registered` is `None` until the first beat reached the meta server. A process that the meta server has forgotten
     registers again. If another process has registered later under the same name, this process must end: `end` is called
     once. `instance` is drawn at random at each start of a process. `tasks` returns a sorter's reports for each
-    heartbeat, `stores` a dispatcher's.
+    heartbeat, `stores` a dispatcher's. `on_writes` is called when the answer to a heartbeat says that the owner has
+    written something, or that there is a new owner.
     """
 
     def __init__(
@@ -379,6 +380,7 @@ class Membership:
         tasks: Callable[[], Sequence[TaskReport]] = tuple,
         stores: Callable[[], Sequence[StoreReport]] = tuple,
     ) -> None:
+        self.on_writes: Callable[[], None] = lambda: None
         self._meta = meta
         self._node_id = node_id
         self._role = role
@@ -390,7 +392,13 @@ class Membership:
         self._sequence = 0
         self._start_epoch: int | None = None  # requested once, and kept for the process's life
         self._superseded = False
+        self._written: tuple[int, int] | None = None  # (owner_rev, writes) of the last answer; None: it has no writes
         self.registered: Registered | None = None
+
+    def rest_ms(self, poll_ms: int, rest_ms: int) -> int:
+        """The pause until the next look at a list that the meta server keeps: `rest_ms` if heartbeats are answered with
+        what has been written, so that `on_writes` is called when the list changes; otherwise `poll_ms`."""
+        return poll_ms if self._written is None else max(poll_ms, rest_ms)
 
     def beat(self) -> int | None:
         """Register this process if necessary; otherwise send a heartbeat. Returns the milliseconds until the next call;
@@ -414,6 +422,11 @@ class Membership:
                 self._sequence += 1
                 tasks, stores = self._tasks(), self._stores()
                 answer = self._meta.heartbeat(self._node_id, start, sequence=self._sequence, tasks=tasks, stores=stores)
+                before, self._written = self._written, None
+                if answer.writes is not None:
+                    self._written = answer.owner_rev, answer.writes
+                if self._written != before:
+                    self.on_writes()
                 return answer.next_ms
             except UnknownName as error:
                 log.warning("registering again", extra={"node": self._node_id, "error": str(error)})

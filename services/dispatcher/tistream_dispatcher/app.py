@@ -98,8 +98,10 @@ def build_app(
         instance=instance,
         end=end,
         stores=driver.reports,
+        calm=driver.reports_nothing_new,
     )
     beat = Loop("beat", membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=loop_metrics)
+    membership.wake = beat.wake
 
     @contextmanager
     def running() -> Iterator[None]:

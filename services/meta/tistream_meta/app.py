@@ -94,10 +94,13 @@ def build_app(
     def running() -> Iterator[None]:
         starts = Loop("activation", server.activate_tenants, interval_ms=100, metrics=loop_metrics)
         follow = Loop("follow", server.follow_owner, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics)
-        server.on_news(starts=starts.wake, follow=follow.wake)
+        looks = Loop(
+            "nodes", partial(_look, server, settings.check_ms), interval_ms=settings.check_ms, metrics=loop_metrics
+        )
+        server.on_news(starts=starts.wake, looks=looks.wake, follow=follow.wake)
         loops = [
             Loop("lease", server.hold_lease, interval_ms=max(50, settings.lease_ms // 6), metrics=loop_metrics),
-            Loop("nodes", server.look_after_nodes, interval_ms=settings.check_ms, metrics=loop_metrics),
+            looks,
             starts,
             _reading(tokens, loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
@@ -189,6 +192,11 @@ def _reading(tokens: TokenBoard, metrics: LoopMetrics) -> Loop:
     loop = Loop("tokens", tokens.look, interval_ms=LOOK_MS, backoff_max_ms=LOOK_MS, metrics=metrics)
     tokens.wake = loop.wake
     return loop
+
+
+def _look(server: MetaServer, check_ms: int) -> int:
+    """Loop body: look after the nodes. Returns the ms until the next call: at least `check_ms`."""
+    return max(check_ms, server.look_after_nodes() or 0)
 
 
 def _end_waits(stopping: Event, server: MetaServer, tokens: TokenBoard) -> None:

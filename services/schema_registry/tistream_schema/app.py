@@ -47,7 +47,7 @@ def build_app(
     loop_metrics = LoopMetrics(metrics_registry)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(metrics_registry).inc)
     instance = new_nonce()
-    membership = Membership(meta, settings.node, "schema", settings.url, instance=instance, end=end)
+    membership = Membership(meta, settings.node, "schema", settings.url, instance=instance, end=end, calm=lambda: True)
     counted = measured(objects, metrics_registry)
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
     registry = Registry(

@@ -54,7 +54,8 @@ EXIT_NO_JVM = 70
 ROUTES_WAIT_MS = 5_000
 BEAT_MS = 1_000
 PREPARE_MS = 500  # how often the log of a task that will move here is read
-WARM_EVERY_MS = 30_000
+PREPARE_IDLE_MS = 10_000  # the same while there is no such task; new routes wake the loop
+WARM_EVERY_MS = 50_000  # Spark ends Python workers that were idle for a minute
 REST_MS = 1_000  # pause between two looks at the JVM while no task needs a tick; what comes for a task wakes the loop
 
 
@@ -164,7 +165,9 @@ class _Running:
             instance=instance,
             end=outside.end_in_order,
             tasks=self.node.reports,
+            calm=self._had_no_news,
         )
+        self._news = True  # whether a report may say something new
         self._warm_at_ms = 0
         self._version = -1
         self._warm = new_event()
@@ -188,7 +191,7 @@ class _Running:
         tick = Loop("tick", self._tick, interval_ms=interval, backoff_max_ms=1_000, metrics=metrics)
         self.node.wake = tick.wake
         beat = Loop("beat", self._membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=metrics)
-        self.node.report_now = beat.wake
+        self.node.report_now = self._membership.wake = beat.wake
         self._preparing = Loop("prepare", self._prepare, interval_ms=PREPARE_MS, metrics=metrics)
         return [
             beat,
@@ -215,14 +218,29 @@ class _Running:
         )
         self._coming = coming_tasks(routes, *me, rules)
         self._preparing.wake()
+        if self._version != routes.version:
+            self.note_news()
         self._version = routes.version
         if not complete:
             self._version = -1  # request the routes again at once, because a claim is not made yet
             return 500
         return 0
 
-    def _prepare(self) -> None:
-        self.node.prepare(self._coming)
+    def note_news(self) -> None:
+        """Note that the next report may say something new."""
+        self._news = True
+        self._membership.hurry()
+
+    def _had_no_news(self) -> bool:
+        news, self._news = self._news, False
+        return not news
+
+    def _prepare(self) -> int:
+        coming = self._coming
+        self.node.prepare(coming)
+        if coming:
+            self.note_news()
+        return PREPARE_MS if coming else PREPARE_IDLE_MS
 
     def _tick(self) -> int | None:
         if not self._runner.alive:
@@ -276,7 +294,12 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
     registry.register(HoldCollector(running.holds))
 
     feed = ProgressFeed(outside.new_nonce(), running.node.tasks, clock)
-    running.node.on_progress = feed.wake
+
+    def on_progress() -> None:
+        feed.wake()
+        running.note_news()
+
+    running.node.on_progress = on_progress
 
     @contextmanager
     def run() -> Iterator[None]:

@@ -404,11 +404,13 @@ class Heartbeat(StartOf):
 
 class HeartbeatAnswer(Wire):
     """The answer of a heartbeat. `owner_rev` is the election number of the meta server that answered. `next_ms` is the
-    time until the next heartbeat: the more nodes, the longer. `writes` counts what the owner has written: lists that
-    the meta server keeps, such as those of sources and restores, have not changed while it stays the same. None: a meta
-    server of an older version."""
+    time until the next heartbeat: the more nodes, the longer. `calm_ms` is that time for a node that has nothing new to
+    report and waits for nothing. `writes` counts what the owner has written: lists that the meta server keeps, such as
+    those of sources and restores, have not changed while it stays the same. A meta server of an older version sends
+    neither of these two."""
 
     owner_rev: int
     route_version: int
     next_ms: int = 1_000
+    calm_ms: int | None = None
     writes: int | None = None

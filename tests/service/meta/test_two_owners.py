@@ -21,7 +21,8 @@ from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.owner.owner_calls import REST_MS, WAITING_MS
+from tistream_meta.owner.owner_calls import CALM_LOOK_MS, REST_MS, WAITING_MS
+from tistream_meta.owner.reports import ReportedTask
 from tistream_meta.owner.server import FOLLOW_PAUSE_MS, OWNER_PAUSE_MS, MetaServer
 
 LEASE_MS, LOST_MS = 600_000, 100_000
@@ -86,7 +87,7 @@ def test_a_process_that_wakes_does_not_take_the_lease_from_its_successor(tmp_pat
 def test_an_owner_without_work_rests_until_it_is_woken(tmp_path: Path) -> None:
     clock, woken = ManualClock(1_000_000), list[str]()
     server = owner(tmp_path, "old", clock)
-    server.on_news(starts=lambda: woken.append("starts"), follow=lambda: woken.append("follow"))
+    server.on_news(**{name: partial(woken.append, name) for name in ("starts", "looks", "follow")})
     assert (server.activate_tenants(), server.follow_owner()) == (REST_MS, OWNER_PAUSE_MS)
     server.tenant_rules.create(TenantKey("7", "acme"))
     assert woken == ["starts"]
@@ -112,3 +113,19 @@ def test_writes_of_the_owner_are_counted_and_renewals_of_its_lease_are_not(tmp_p
     assert server.writes() == before
     server.tenant_rules.create(TenantKey("7", "acme"))
     assert server.writes() == before + 1
+
+
+def test_an_owner_without_news_looks_seldom_but_not_after_a_node_is_to_be_judged(tmp_path: Path) -> None:
+    clock, woken = ManualClock(1_000_000), list[str]()
+    server = owner(tmp_path, "old", clock)
+    server.on_news(**{name: partial(woken.append, name) for name in ("starts", "looks", "follow")})
+    start = Start("a", server.owned().new_start("sorter-1"))
+    server.owned().register("sorter-1", "sorter", "http://127.0.0.1:1", start)
+    assert server.look_after_nodes() == CALM_LOOK_MS
+    clock.advance(LOST_MS // 2 - 300)
+    assert server.look_after_nodes() == 300
+    woken.clear()
+    server.owned().heartbeat("sorter-1", start, sequence=1)
+    assert woken == []
+    server.owned().heartbeat("sorter-1", start, sequence=2, holdings=[ReportedTask(1, 1)])
+    assert woken == ["looks"]

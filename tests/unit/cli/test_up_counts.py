@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tistream_cli.platform.up import SERVICES, ConnectOption, ProcessCounts
+import pytest
+
+from tistream_cli.platform import up
+from tistream_cli.platform.up import ALONE, SERVICES, ConnectOption, ProcessCounts
 
 
 def test_one_of_each_bears_the_services_name() -> None:
@@ -29,3 +32,14 @@ def test_the_others_bear_a_number_too() -> None:
         "dispatcher-3",
     ]
     assert len(children) == 2 + 1 + 1 + 3 + 1 + 1 + 2
+
+
+def test_the_only_process_of_its_kind_sends_few_heartbeats_unless_the_environment_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ALONE:
+        monkeypatch.delenv(f"TISTREAM_META__{name}", raising=False)
+    assert up.timings(ProcessCounts(agent=1).children()) == ALONE
+    assert up.timings(ProcessCounts(api=2).children()) == {}
+    monkeypatch.setenv("TISTREAM_META__LOST_MS", "9000")
+    assert "LOST_MS" not in up.timings(ProcessCounts().children())

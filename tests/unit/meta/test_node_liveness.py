@@ -55,6 +55,8 @@ def test_who_reports_nothing_sends_heartbeats_less_often_and_often_enough_not_to
     assert [heartbeats.next_ms(role) for role in ("sorter", "dispatcher", "agent")] == [1_000] * 3
     assert [heartbeats.next_ms(role) for role in ("api", "schema", "ingest", "changefeed")] == [2_000] * 4
     assert NodeHeartbeats(Timings(2_500, 10_000)).next_ms("api") == 1_250
+    assert [heartbeats.calm_ms(next_ms) for next_ms in (1_000, 2_000, 60_000)] == [2_000, 2_000, 60_000]
+    assert NodeHeartbeats(Timings(20_000, 40_000)).calm_ms(1_000) == 10_000
 
 
 def test_an_owner_whose_lease_has_run_out_judges_nobody_until_it_is_the_owner_again(tmp_path: Path) -> None:

@@ -82,8 +82,14 @@ class ConnectOption:
 
 # On one machine the JVM only schedules Spark tasks, and Python processes the rows. Without the JVM's second compiler,
 # the first hundred jobs need half of the time, all 600 measured jobs half of the CPU, and later ones are not slower.
-JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+# Without UsePerfData it does not wake twenty times a second to sample counters.
+JAVA_OPTIONS = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40 -XX:-UsePerfData"
+)
 GRACE_MS = 6_500  # above the services' own limit of 5 s, below the 10 s that may pass after SIGTERM
+# No process can take over the work of the only one of its kind. So it need not be missed soon: it sends few heartbeats,
+# and the meta server seldom renews its lease.
+ALONE = {"SUSPECT_MS": "20000", "LOST_MS": "40000", "LEASE_MS": "36000"}
 NO_AUTH = "no authentication: every user of this machine may do everything; --auth enables it"
 OWN_HOSTS = "127.0.0.1,localhost"  # hosts that feeds may write to, unless the environment names others
 _PORT_PATIENCE_MS = 3_000
@@ -260,6 +266,7 @@ def _specs(
                 settings["RANGES_PER_TENANT"] = str(ranges)
             if first_token is not None:
                 settings["FIRST_TOKEN_FILE"] = str(first_token)
+            settings |= timings(children)
         if service == "api":
             settings["SECRETS_PUBLIC_FILE"] = str(directory.secrets_public)
         if service == "changefeed":
@@ -284,6 +291,12 @@ def _specs(
         # The others report their usage to meta at their end.
         specs.append(ChildSpec(name, argv, env, fds, last=service == "meta", imports=_imports(service)))
     return specs
+
+
+def timings(children: Mapping[str, str]) -> dict[str, str]:
+    """The settings of meta for the time after which a process is missed, unless the environment has them."""
+    alone = len(children) == len(set(children.values()))
+    return {key: value for key, value in ALONE.items() if alone and f"TISTREAM_META__{key}" not in os.environ}
 
 
 def _imports(service: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 log = logging.getLogger(__name__)
 
 WAIT_MS = 10_000  # timeout of long polls
+CALM_LOAD = 1_000.0  # bytes per second; a store with less does not make its dispatcher report each second
 
 
 class TenantDriver:
@@ -51,6 +52,7 @@ class TenantDriver:
         self._version = -1
         self._after = 0
         self._without_announcements = False
+        self._reported: dict[tuple[str, str, int], bool] | None = None  # the stores last reported, and which are calm
 
     def not_ready(self) -> str | None:
         """The reason why no file can be dispatched yet; None if files can be dispatched."""
@@ -180,6 +182,15 @@ class TenantDriver:
             for key, (feed, _) in feeds
             for store_id, load in sorted(feed.loads().items())
         ]
+
+    def reports_nothing_new(self) -> bool:
+        """Whether the reports name the stores of the last call, each with a load below CALM_LOAD."""
+        before = self._reported
+        self._reported = now = {
+            (one.cluster_id, one.tenant_id, one.store_id): one.load is not None and one.load < CALM_LOAD
+            for one in self.reports()
+        }
+        return now == before and all(now.values())
 
     def consumed(self) -> dict[TenantKey, dict[int, ReadFiles]]:
         """The change files that may be deleted, by tenant and store: every task has them in a manifest, and no pending

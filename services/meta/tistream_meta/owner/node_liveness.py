@@ -47,6 +47,18 @@ class NodeHeartbeats:
         least_ms = CALM_BEAT_MS if role in _CALM_ROLES else BEAT_MS
         return min(max(least_ms, even), max(BEAT_MS, self.timings.suspect_ms // 2))
 
+    def calm_ms(self, next_ms: int) -> int:
+        """The interval in ms at which a node that has nothing new to report must send heartbeats, if it is `next_ms`
+        otherwise: half of `suspect_ms`."""
+        return max(next_ms, self.timings.suspect_ms // 2)
+
+    def steady_ms(self, since_ms: int, now_ms: int) -> int:
+        """The ms for which no state changes if no heartbeat comes; at least 0. `since_ms`: when this process became the
+        owner."""
+        limits = self.timings.suspect_ms, self.timings.lost_ms
+        silences = [self.silence_ms(node_id, since_ms, now_ms) for node_id in self.states]
+        return min((limit - silence for silence in silences for limit in limits if limit > silence), default=limits[0])
+
     def forget(self) -> None:
         """Forget all heartbeats, because a new owner starts with an empty table."""
         self._heard_ms.clear()

@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 
 # Pauses of `activate_tenants`: while tenants wait for their schema_snap, and otherwise. A new tenant wakes the loop.
 WAITING_MS, REST_MS = 100, 5_000
+CALM_LOOK_MS = 1_000  # pause of `look_after_nodes` while nothing changes; a report that says something new ends it
 DRAINED = ("sorter", "dispatcher", "changefeed", "agent")  # roles of processes that have something to move
 
 
@@ -80,6 +81,8 @@ class OwnerCalls:
         self._book: OwnerCopy | None = None  # None: must be read from the database
         self._touched = ConcernedItems()  # since the last route table
         self.wake_starts: Callable[[], None] = lambda: None  # calls `activate_tenants` now
+        self.wake_looks: Callable[[], None] = lambda: None  # calls `look_after_nodes` now
+        self._calm = False  # whether the loop of `look_after_nodes` makes a long pause
 
     @property
     def has_plan(self) -> bool:
@@ -99,13 +102,15 @@ class OwnerCalls:
 
     # -- loops ---------------------------------------------------------------------------------------------------
 
-    def look_after_nodes(self) -> None:
+    def look_after_nodes(self) -> int | None:
         """Loop body: update the states of nodes, run one step of the schedulers of tasks and stores, and publish the
-        routes."""
+        routes. Returns the ms until the next call; None: as usual. A call is due sooner after `wake_looks`."""
         since_ms = self._ownership.since_ms  # read once, because another loop may lose the ownership meanwhile
         if since_ms is None:
-            return
+            return None
+        self._calm = False
         with self._rereading() as book:
+            version = book.version
             now_ms = self._clock.monotonic_ms()
             turned = self.heartbeats.update_states(book.nodes.values(), since_ms, now_ms)
             self._metrics.count_nodes(self.heartbeats.states.values())
@@ -116,6 +121,10 @@ class OwnerCalls:
             if self.heartbeats.unrouted:
                 self._take(self._repository.raise_version())
             self._publish()
+            if book.version != version or book.sealing:
+                return None
+            self._calm = True
+            return min(CALM_LOOK_MS, self.heartbeats.steady_ms(since_ms, now_ms))
 
     def activate_tenants(self) -> int:
         """Loop body: look for the schema_snap of each tenant that has not started, and start the tenants that have
@@ -238,6 +247,8 @@ class OwnerCalls:
             else:
                 self.heartbeats.record(node_id, now_ms)
                 self._scheduler.touch(news)
+                if news and self._calm:
+                    self.wake_looks()
                 if node is not None and node.role == "dispatcher" and self._stores.record(book, node_id, stores):
                     self.look_after_nodes()
             next_ms = self.heartbeats.next_ms(node.role if node is not None else "")

@@ -151,19 +151,21 @@ class MetaServer:
         self._routes.publish(self._ownership.followed(found.routes(known, wait_ms)))
         return 0
 
-    def look_after_nodes(self) -> None:
+    def look_after_nodes(self) -> int | None:
         """Loop body: update the states of nodes, plan tasks and stores, and publish the routes
-        (OwnerCalls.look_after_nodes). Does nothing unless this process is the owner."""
-        self._work.look_after_nodes()
+        (OwnerCalls.look_after_nodes). Does nothing if another meta server is the owner. Returns the ms until the next
+        call; None: as usual."""
+        return self._work.look_after_nodes()
 
     def activate_tenants(self) -> int:
         """Loop body: start the tenants whose schema_snap has arrived (OwnerCalls.activate_tenants). Does nothing if
         another meta server is the owner. Returns the ms until the next call."""
         return self._work.activate_tenants()
 
-    def on_news(self, *, starts: Callable[[], None], follow: Callable[[], None]) -> None:
-        """Set the functions that call `activate_tenants` and `follow_owner` as soon as there is work for them."""
-        self._work.wake_starts, self._wake_follow = starts, follow
+    def on_news(self, *, starts: Callable[[], None], looks: Callable[[], None], follow: Callable[[], None]) -> None:
+        """Set the functions that call `activate_tenants`, `look_after_nodes` and `follow_owner` as soon as there is
+        work for them."""
+        self._work.wake_starts, self._work.wake_looks, self._wake_follow = starts, looks, follow
 
     def end_waits(self) -> None:
         """Answer the long polls now, because the process is stopping."""

@@ -229,9 +229,15 @@ def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAn
     holdings = [_holding(task) for task in body.tasks]
     start = Start(body.instance, body.start_epoch)
     stores = [ReportedStore(TenantKey(one.cluster_id, one.tenant_id), one.store_id, one.load) for one in body.stores]
-    owner_rev, version, next_ms = _owned(request).heartbeat(node_id, start, seen, body.sequence, holdings, stores)
-    writes = _server(request).writes()
-    return HeartbeatAnswer(owner_rev=owner_rev, route_version=version, next_ms=next_ms, writes=writes)
+    owned = _owned(request)
+    owner_rev, version, next_ms = owned.heartbeat(node_id, start, seen, body.sequence, holdings, stores)
+    return HeartbeatAnswer(
+        owner_rev=owner_rev,
+        route_version=version,
+        next_ms=next_ms,
+        calm_ms=owned.heartbeats.calm_ms(next_ms),
+        writes=_server(request).writes(),
+    )
 
 
 def _holding(report: TaskReport) -> ReportedTask:

@@ -91,6 +91,7 @@ class MetaClient:
         self._http = http
         self._node_id = node_id
         self._on_stale = on_stale
+        self.on_owner: Callable[[], None] = lambda: None  # called when routes come from another owner than before
         self._table: RouteTable | None = None  # the newest table, complete
         self._base_urls = [url.rstrip("/") for url in base_urls.split(",")]
         self._at = 0  # index of the server that answered last
@@ -129,8 +130,10 @@ class MetaClient:
                 self._on_stale()
                 raise StaleRoutes(f"routes {mark} are older than {expected}, which a heartbeat's answer reported")
             self._table = table = merged(self._table, found)
-            self.seen = mark
-            return table
+            before, self.seen = self.seen, mark
+        if before.owner_rev != mark.owner_rev:
+            self.on_owner()
+        return table
 
     def running_backfills(self) -> BackfillRows:
         """The running backfills of all tenants. Raises UnknownName if the meta server's version has no backfills."""
@@ -365,7 +368,8 @@ class Membership:
     registers again. If another process has registered later under the same name, this process must end: `end` is called
     once. `instance` is drawn at random at each start of a process. `tasks` returns a sorter's reports for each
     heartbeat, `stores` a dispatcher's. `on_writes` is called when the answer to a heartbeat says that the owner has
-    written something, or that there is a new owner.
+    written something, or that there is a new owner. `calm` returns whether the next report says nothing new; then the
+    heartbeat after it may come later (HeartbeatAnswer). `wake` calls `beat` now.
     """
 
     def __init__(
@@ -379,8 +383,12 @@ class Membership:
         end: Callable[[], None],
         tasks: Callable[[], Sequence[TaskReport]] = tuple,
         stores: Callable[[], Sequence[StoreReport]] = tuple,
+        calm: Callable[[], bool] = lambda: False,
     ) -> None:
         self.on_writes: Callable[[], None] = lambda: None
+        self.wake: Callable[[], None] = lambda: None
+        self._calm, self._is_calm = calm, False
+        meta.on_owner = self.hurry
         self._meta = meta
         self._node_id = node_id
         self._role = role
@@ -394,6 +402,12 @@ class Membership:
         self._superseded = False
         self._written: tuple[int, int] | None = None  # (owner_rev, writes) of the last answer; None: it has no writes
         self.registered: Registered | None = None
+
+    def hurry(self) -> None:
+        """Send the next heartbeat now, if it may come late because there was nothing new to report."""
+        if self._is_calm:
+            self._is_calm = False
+            self.wake()
 
     def rest_ms(self, poll_ms: int, rest_ms: int) -> int:
         """The pause until the next look at a list that the meta server keeps: `rest_ms` if heartbeats are answered with
@@ -420,6 +434,7 @@ class Membership:
         if self.registered is not None:
             try:
                 self._sequence += 1
+                self._is_calm = calm = self._calm()
                 tasks, stores = self._tasks(), self._stores()
                 answer = self._meta.heartbeat(self._node_id, start, sequence=self._sequence, tasks=tasks, stores=stores)
                 before, self._written = self._written, None
@@ -427,7 +442,7 @@ class Membership:
                     self._written = answer.owner_rev, answer.writes
                 if self._written != before:
                     self.on_writes()
-                return answer.next_ms
+                return max(answer.next_ms, answer.calm_ms or 0) if calm else answer.next_ms
             except UnknownName as error:
                 log.warning("registering again", extra={"node": self._node_id, "error": str(error)})
                 self.registered = None

@@ -114,7 +114,8 @@ class SorterProcess:
         self._meta = MetaClient(world.http, world.meta.url)
         app = new_app("sorter", ready=lambda: None, registry=CollectorRegistry())
         app.state.node, app.state.clock, app.state.node_id = self.node, CLOCK, name
-        app.state.progress = ProgressFeed(random_id())
+        app.state.progress = feed = ProgressFeed(random_id(), self.node.tasks, CLOCK)
+        self.node.on_progress = feed.wake
         app.include_router(sorter_routes.router)
         self.server = Server(app)
         self._membership = Membership(

@@ -35,6 +35,7 @@ from tistream_dispatcher.tenant.driver import TenantDriver
 from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
 BEAT_MS = 1_000
+GAUGES_MS = 5_000  # metrics are read less often
 
 router = APIRouter()
 
@@ -112,7 +113,7 @@ def build_app(
                 "announcements", driver.follow_announcements, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics
             ),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
-            Loop("gauges", driver.count, interval_ms=1_000, metrics=loop_metrics),
+            Loop("gauges", driver.count, interval_ms=GAUGES_MS, metrics=loop_metrics),
         ]
         if collect.enabled:
             loops.append(Loop("collect", collector.step, interval_ms=collect.every_ms, metrics=loop_metrics))

@@ -19,6 +19,8 @@ import pytest
 
 from support import plain_http
 from support.waiting import PATIENCE_S, eventually
+from tistream.service.http import request_deadline, serve
+from tistream.wire.clients import client
 
 _SERVICE = """
 import asyncio, os, sys, time
@@ -217,3 +219,7 @@ def test_an_inherited_socket_of_all_addresses_is_refused_without_locks(tmp_path:
     finally:
         service.process.kill()
     assert "0.0.0.0 is reachable from other machines" in service.log.read_text()
+
+
+def test_a_client_gives_up_an_idle_connection_before_its_server_does() -> None:
+    assert client.KEEP_ALIVE_S < serve.KEEP_ALIVE_S < request_deadline.REQUEST_S

@@ -14,6 +14,7 @@ log = logging.getLogger(__name__)
 
 BEAT_MS = 1_000
 CALM_BEAT_MS = 2_000
+CALM_MAX_MS = 10_000
 _CALM_ROLES = frozenset(("api", "changefeed", "ingest", "schema"))  # their heartbeats say only that they are there
 BEATS_A_SECOND = 400  # heartbeats that one process handles without being busy with them
 
@@ -49,8 +50,8 @@ class NodeHeartbeats:
 
     def calm_ms(self, next_ms: int) -> int:
         """The interval in ms at which a node that has nothing new to report must send heartbeats, if it is `next_ms`
-        otherwise: half of `suspect_ms`."""
-        return max(next_ms, self.timings.suspect_ms // 2)
+        otherwise: half of `suspect_ms`, at most CALM_MAX_MS."""
+        return max(next_ms, min(self.timings.suspect_ms // 2, CALM_MAX_MS))
 
     def steady_ms(self, since_ms: int, now_ms: int) -> int:
         """The ms for which no state changes if no heartbeat comes; at least 0. `since_ms`: when this process became the

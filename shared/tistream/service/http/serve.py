@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=ServiceSettings)
 
+# How long a connection without requests stays open: longer than clients keep theirs (client.py), so that no request
+# meets a connection that is just being closed, and shorter than the deadline of a request.
+KEEP_ALIVE_S = 18
 _LOOK_SECONDS = 10
 _BUSY_SECONDS = 1
 
@@ -56,6 +59,7 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         http=DeadlinedProtocol,
         ws="none",
         lifespan="on",
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=settings.shutdown_grace_seconds,
         ssl_context_factory=None if context is None else lambda _config, _default: context,
     )

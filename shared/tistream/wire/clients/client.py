@@ -17,6 +17,7 @@ from tistream.errors import RetryableError, Unavailable
 from tistream.wire import problem
 
 DEADLINE_S = 10.0
+KEEP_ALIVE_S = 15.0  # how long a connection without requests is kept: heartbeats at rest are ten seconds apart
 _CONNECT_S = 2.0
 _POOL_S = 5.0
 _PAUSE_S = (0.05, 0.2, 0.5, 1.0, 2.0)
@@ -57,7 +58,7 @@ class HttpClient:
         # Peers are named by our own settings: a proxy variable of the environment must not interfere.
         self._http = httpx.Client(
             trust_env=False,
-            limits=httpx.Limits(max_connections=256, max_keepalive_connections=64),
+            limits=httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=KEEP_ALIVE_S),
             transport=transport,
             verify=_public_authorities() if tls is None else tls,
             headers=dict(headers or {}),  # sent with every call

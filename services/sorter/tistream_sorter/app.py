@@ -51,7 +51,7 @@ from tistream_sorter.upkeep.shards import CutRules
 log = logging.getLogger(__name__)
 
 EXIT_NO_JVM = 70
-ROUTES_WAIT_MS = 5_000
+ROUTES_WAIT_MS = 10_000
 BEAT_MS = 1_000
 PREPARE_MS = 500  # how often the log of a task that will move here is read
 PREPARE_IDLE_MS = 10_000  # the same while there is no such task; new routes wake the loop

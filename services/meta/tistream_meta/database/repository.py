@@ -60,7 +60,7 @@ class Repository:
         self._now_ms = now_ms(engine)
         self._transactions = Transactions(engine, Random(node_id))
         self.prepared = False  # whether the tables exist
-        self.writes = 0  # how many writes as the owner this process has made, renewals of the lease not counted
+        self.write_count = 0  # how many writes as the owner this process has made, renewals of the lease not counted
         self.usage = UsageBook(self._transactions)
         self.ends = TenantEnds(self._write, self._now_ms)
         self.sources = StoredSources(self._transactions, self._write, self._now_ms)
@@ -447,7 +447,7 @@ class Repository:
         try:
             return self._fenced(body)
         finally:
-            self.writes += 1
+            self.write_count += 1
 
     def _fenced(self, body: Callable[[Connection], T]) -> T:
         """Run `body` in a transaction that commits only if this process is the owner. Raises Fenced if it is not any

@@ -180,7 +180,7 @@ class MetaServer:
 
     def writes(self) -> int:
         """How many writes as the owner this process has made, renewals of the lease not counted."""
-        return self._repository.writes
+        return self._repository.write_count
 
     def who_owns(self) -> Owner:
         """The owner, as stored in the database."""

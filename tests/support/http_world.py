@@ -30,7 +30,8 @@ from tistream.service.worker import Loop
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.dispatcher import StoreList
 from tistream.wire.meta import Notification
 from tistream.wire.sorter import TaskList
@@ -115,7 +116,7 @@ class SorterProcess:
         app = new_app("sorter", ready=lambda: None, registry=CollectorRegistry())
         app.state.node, app.state.clock, app.state.node_id = self.node, CLOCK, name
         app.state.progress = feed = ProgressFeed(random_id(), self.node.tasks, CLOCK)
-        self.node.on_progress = feed.wake
+        self.node.on_tick = feed.look
         app.include_router(sorter_routes.router)
         self.server = Server(app)
         self._membership = Membership(

@@ -19,7 +19,8 @@ from tistream.service.settings import SettingsError
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import Accepted, Notification
 from tistream_agent.core.cutter import Draft
 from tistream_agent.holding.node import NodeLoop

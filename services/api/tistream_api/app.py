@@ -42,7 +42,8 @@ from tistream.service.worker import Loop
 from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import DEADLINE_S, HttpClient
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.token_client import TokenClient
 from tistream_api.admission.delayed_rejections import DelayedRejections
 from tistream_api.admission.gate import SCHEME, SECURITY, Access, Gate, every_route, refuse_undeclared

@@ -32,7 +32,8 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.bulk.changefeeds import ChangefeedPlan, CheckChangefeed, FeedWork
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.feed_checks import FeedChecks

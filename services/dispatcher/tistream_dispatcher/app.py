@@ -21,7 +21,8 @@ from tistream.service.worker import Loop
 from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.dispatcher import StoreList
 from tistream_dispatcher.delivery.delivery import ResyncPauses

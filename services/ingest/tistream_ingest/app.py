@@ -33,7 +33,8 @@ from tistream.storage.open import open_existing
 from tistream.wire.bulk.restores import CheckTarget, RestoreReport, RestoreWork
 from tistream.wire.bulk.sources import SourceRow, SourceStatuses
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import Accepted, Notification

@@ -29,7 +29,8 @@ from tistream.storage.backends.tenant_keys import TenantKeys, keys_of
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.sorter import Hold
 from tistream_sorter.jobs.shard import StorageRules
 from tistream_sorter.metrics import HoldCollector, SorterMetrics
@@ -295,11 +296,11 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
 
     feed = ProgressFeed(outside.new_nonce(), running.node.tasks, clock)
 
-    def on_progress() -> None:
-        feed.wake()
-        running.note_news()
+    def on_tick() -> None:
+        if feed.look():
+            running.note_news()
 
-    running.node.on_progress = on_progress
+    running.node.on_tick = on_tick
 
     @contextmanager
     def run() -> Iterator[None]:

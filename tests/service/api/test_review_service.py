@@ -20,7 +20,8 @@ from tistream.follow.tenants import Tenants
 from tistream.read.group_cache import GroupCache
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream_api.app import build_app
 from tistream_api.metrics import ApiMetrics

@@ -12,7 +12,7 @@ from support.tiny_tenant import TinyTenant
 from support.waiting import PATIENCE_S, eventually
 from tistream.storage import layout
 from tistream.wire.bulk.changefeeds import ChangefeedInfo, NewChangefeed, WorkerBeat
-from tistream.wire.clients.meta_client import Membership
+from tistream.wire.clients.membership import Membership
 from tistream_cli.app import app
 from tistream_cli.commands.operate import drain_node, left_on
 from tistream_client.cli.api_client import ApiClient

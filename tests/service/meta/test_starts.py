@@ -20,7 +20,8 @@ from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import StartOf
 from tistream_meta.app import build_app
 from tistream_meta.decide.incarnations import Start, StartStatus, start_status

@@ -23,7 +23,8 @@ from tistream.service.http.app import new_app
 from tistream.service.worker import Loop
 from tistream.wire.bulk.changefeeds import FeedWork
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.limits import NO_LIMITS
 from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard

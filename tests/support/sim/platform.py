@@ -108,6 +108,10 @@ class SimRepository:
         return self._inner.prepared
 
     @property
+    def write_count(self) -> int:
+        return self._inner.write_count
+
+    @property
     def usage(self) -> SimRepository:
         """What is kept there of usage: its calls are transactions too."""
         return SimRepository(self._inner.usage, self._scheduler, self._faults, self._may_die)

@@ -89,13 +89,14 @@ def test_a_resting_task_gets_a_turn_now_and_then_though_nothing_comes() -> None:
 def test_a_reader_of_progress_waits_for_a_task_that_moves() -> None:
     world = resting()
     feed = ProgressFeed("boot", world.node.tasks, SystemClock())
-    world.node.on_progress = feed.wake
+    world.node.on_tick = feed.look
+    assert feed.look()
     first = feed.wait("", 0, WAIT_MS)
     assert [one.progress_ts for one in first.tasks] == [150]
     assert feed.wait("boot", first.version, 0).tasks == []
     with ThreadPoolExecutor(1) as beside:
         waiting = beside.submit(feed.wait, "boot", first.version, WAIT_MS)
-        feed.wake()  # without need: it waits on
+        assert not feed.look()
         world.push(SECOND)
         world.tick()
         assert [one.progress_ts for one in waiting.result().tasks] == [205]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import httpx
 
 from tistream.wire.clients.client import HttpClient
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import HeartbeatAnswer, RouteTable, StartOf
 
 

@@ -7,7 +7,8 @@ import logging
 
 from tistream.errors import TiStreamError, UnknownName
 from tistream.wire.bulk.territories import AgentBeat
-from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.membership import Membership
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.territory_client import beat_territories
 from tistream_agent.holding.territories import Territories
 from tistream_agent.order import order_of

@@ -1,11 +1,13 @@
-"""Reads and writes the rows of `counters`. Every function runs inside a transaction of the repository."""
+"""Reads and writes the rows of `counters`, and inserts the rows that a new database begins with. Every function runs
+inside a transaction of the repository."""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from tistream_meta.database import tables
 
+OWNER_ROW = 1  # the id of the only row of `owner`
 _COUNTERS = tables.counters
 
 
@@ -41,3 +43,15 @@ def next_task_ids(connection: Connection, count: int) -> int:
     """Reserve `count` consecutive task ids that no task ever had. Returns the first of them."""
     raise_by(connection, tables.LAST_TASK_ID, count)
     return read(connection, tables.LAST_TASK_ID) - count + 1
+
+
+def begin(connection: Connection) -> None:
+    """Insert the owner row and the counters, unless they exist."""
+    # A database from before the counter of starts existed has start numbers already.
+    started = connection.execute(select(func.coalesce(func.max(tables.nodes.c.start_epoch), 0))).scalar_one()
+    first = {tables.ROUTE_VERSION: 1, tables.LAST_TASK_ID: 0, tables.LAST_START: started, tables.TOKENS_VERSION: 1}
+    first[tables.LAST_AUDIT] = 0
+    for name, value in first.items():
+        seed(connection, name, value)
+    if connection.execute(select(tables.owner)).one_or_none() is None:
+        connection.execute(insert(tables.owner).values(id=OWNER_ROW, node_id="", owner_rev=0, lease_until_ms=0, url=""))

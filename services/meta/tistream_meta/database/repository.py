@@ -18,7 +18,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, case, func, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, case, insert, select, true, update
 
 from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
@@ -42,7 +42,6 @@ from tistream_meta.migrations import migrate
 
 T = TypeVar("T")
 
-_OWNER_ROW = 1
 FORGOTTEN_IDS = 1 << 20  # task ids that may have been given out after the backup from which a database was restored
 
 
@@ -90,7 +89,7 @@ class Repository:
     def prepare(self) -> int:
         """Migrate the schema to the newest version. Returns that version."""
         with translated():
-            version = migrate(self._engine, then=_seed)
+            version = migrate(self._engine, then=counter_rows.begin)
         self.prepared = True
         return version
 
@@ -120,7 +119,7 @@ class Repository:
             own = own | and_(owner.c.owner_rev == rev, owner.c.lease_until_ms == until_ms)
         take = (
             update(owner)
-            .where(owner.c.id == _OWNER_ROW)
+            .where(owner.c.id == counter_rows.OWNER_ROW)
             .where((owner.c.lease_until_ms < self._now_ms) | and_(owner.c.node_id == self._node_id, own))
             .values(
                 node_id=self._node_id,
@@ -164,7 +163,7 @@ class Repository:
     def _owner(self, connection: Connection) -> Owner:
         owner = tables.owner
         left_ms = (owner.c.lease_until_ms - self._now_ms).label("left_ms")
-        row = connection.execute(select(owner, left_ms).where(owner.c.id == _OWNER_ROW)).one()
+        row = connection.execute(select(owner, left_ms).where(owner.c.id == counter_rows.OWNER_ROW)).one()
         version = counter_rows.read(connection, tables.ROUTE_VERSION)
         return Owner(row.node_id, row.owner_rev, row.url, int(row.left_ms), version)
 
@@ -181,7 +180,7 @@ class Repository:
                     update(nodes).where(nodes.c.node_id.in_(names)).values(last_heartbeat_ms=self._now_ms)
                 )
 
-        self._fenced(body)
+        self._write(body, counts=False)
 
     # -- tenants and tasks ---------------------------------------------------------------------------------------
 
@@ -442,20 +441,17 @@ class Repository:
         """Raise the route version because the set of live nodes has changed. That set is not in the database."""
         return self._write(lambda connection: Change(counter_rows.next_version(connection)))
 
-    def _write(self, body: Callable[[Connection], T]) -> T:
-        """As `_fenced`, and count the write, which may be committed even if this raises an error."""
-        try:
-            return self._fenced(body)
-        finally:
-            self.write_count += 1
-
-    def _fenced(self, body: Callable[[Connection], T]) -> T:
+    def _write(self, body: Callable[[Connection], T], *, counts: bool = True) -> T:
         """Run `body` in a transaction that commits only if this process is the owner. Raises Fenced if it is not any
-        more."""
+        more. `counts`: whether `write_count` grows."""
         owner = tables.owner
         touch = (
             update(owner)
-            .where(owner.c.id == _OWNER_ROW, owner.c.owner_rev == self._owner_rev, owner.c.node_id == self._node_id)
+            .where(
+                owner.c.id == counter_rows.OWNER_ROW,
+                owner.c.owner_rev == self._owner_rev,
+                owner.c.node_id == self._node_id,
+            )
             # A different value, because drivers differ in whether an unchanged row counts as updated.
             .values(lease_until_ms=owner.c.lease_until_ms + 1)
         )
@@ -466,21 +462,10 @@ class Repository:
                 raise Fenced("meta database", held_epoch=self._owner_rev, current_epoch=current)
             return body(connection)
 
-        return self._transactions.run(fenced)
-
-
-def _seed(connection: Connection) -> None:
-    """Insert the owner row and the counters, unless they exist."""
-    # A database from before the counter of starts existed has start numbers already.
-    started = connection.execute(select(func.coalesce(func.max(tables.nodes.c.start_epoch), 0))).scalar_one()
-    first = {tables.ROUTE_VERSION: 1, tables.LAST_TASK_ID: 0, tables.LAST_START: started, tables.TOKENS_VERSION: 1}
-    first[tables.LAST_AUDIT] = 0
-    for name, value in first.items():
-        counter_rows.seed(connection, name, value)
-    if connection.execute(select(tables.owner)).one_or_none() is None:
-        connection.execute(
-            insert(tables.owner).values(id=_OWNER_ROW, node_id="", owner_rev=0, lease_until_ms=0, url="")
-        )
+        try:
+            return self._transactions.run(fenced)
+        finally:
+            self.write_count += counts  # it may be committed though there is no answer
 
 
 def _node(row: Row[Any]) -> Node:

@@ -39,9 +39,8 @@ class HeldTask:
 
     doubtful: a commit of which it is not known whether it succeeded. beside: a large tick that is running. trace: the
     trace of the current tick. logged_ms: when a failure was last logged. not_before_ms: the earliest time of the next
-    tick. rest_until_ms: no turn is needed before, unless something comes. told: the state of which readers of progress
-    were told last. The attributes from `looked_ms` on belong to Collector, which searches for objects of earlier epochs
-    and of sealed tasks.
+    tick. rest_until_ms: no turn is needed before, unless something comes. The attributes from `looked_ms` on belong to
+    Collector, which searches for objects of earlier epochs and of sealed tasks.
     """
 
     def __init__(self, task: Task, manifests: ManifestLog) -> None:
@@ -53,7 +52,6 @@ class HeldTask:
         self.logged_ms = 0
         self.not_before_ms = 0
         self.rest_until_ms = 0
-        self.told: TaskState | None = None
         self.garbage = Garbage()
         self.reads, self.read_ms = 0, 0  # consecutive reads of the other parents of a merge; the time of the next read
         self.looked_ms: int | None = None

@@ -18,7 +18,7 @@ from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.claims import Claims, HeldTask, SealedTask
 from tistream_sorter.node.collector import Collector
 from tistream_sorter.node.reports import reports
-from tistream_sorter.node.tick_jobs import Runner, TickJobs
+from tistream_sorter.node.tick_jobs import Runner, TickJobs, give_up
 from tistream_sorter.node.tick_trace import TickTrace
 from tistream_sorter.node.upkeep import Upkeep
 from tistream_sorter.state.task_state import TaskIdentity, TaskState
@@ -69,7 +69,7 @@ class SorterNode:
         self._beside = new_executor("large", LARGE_THREADS)
         self.wake: Callable[[], None] = lambda: None  # called when files arrive; the tick loop sets it
         self.report_now: Callable[[], None] = lambda: None  # sends a heartbeat at once, with a report
-        self.on_progress: Callable[[], None] = lambda: None  # called after a tick that has changed a task's state
+        self.on_tick: Callable[[], object] = lambda: None  # called at the end of each tick
 
     def tasks(self) -> list[Task]:
         """The tasks that this process holds."""
@@ -210,21 +210,13 @@ class SorterNode:
                 commits.append((one, *due, 0))
         began = self._clock.monotonic_ms()
         concluded = self._jobs.run(plans)
-        _give_up([one for one, _ in plans], concluded)
+        give_up([one for one, _ in plans], concluded)
         commits += concluded
         done = list(self._pool.map(lambda commit: self._commit(*commit), commits))
         if plans:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
-        self._tell(held)
+        self.on_tick()
         return any(done) or unfinished
-
-    def _tell(self, held: Sequence[HeldTask]) -> None:
-        """Wake the readers of progress if the state of a task has changed since the last tick."""
-        moved = [one for one in held if one.task.state is not one.told]
-        for one in moved:
-            one.told = one.task.state
-        if moved:
-            self.on_progress()
 
     def _due(self, one: HeldTask, now_ms: int) -> TickPlan | tuple[Manifest, TaskState] | None:
         """Let a task decide its next step, and begin the step's trace. Returns the step, or None if there is nothing to
@@ -267,7 +259,7 @@ class SorterNode:
             concluded = running.result()
         except Exception as error:  # an unexpected fault
             self._stop(one, error)
-        _give_up([one], concluded)
+        give_up([one], concluded)
         return concluded
 
     def _trouble(self, held: HeldTask, reason: str, *, key_unusable: bool = False) -> None:
@@ -379,12 +371,3 @@ class SorterNode:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._beside.shutdown(wait=False, cancel_futures=True)
         self._collector.close()
-
-
-def _give_up(planned: Sequence[HeldTask], concluded: Sequence[tuple[HeldTask, Manifest, TaskState, int]]) -> None:
-    """End the traces of planned ticks that have no manifest to commit."""
-    going_on = [held for held, *_ in concluded]
-    for held in planned:
-        if held.trace is not None and held not in going_on:
-            held.trace.given_up("tick")
-            held.trace = None

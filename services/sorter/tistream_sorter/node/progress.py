@@ -19,16 +19,23 @@ class ProgressFeed:
         self._boot, self._tasks, self._clock = boot, tasks, clock
         self._lock = new_lock()
         self._changed = new_condition()
-        self._changes = 0  # how often `wake` was called
+        self._changes = 0  # how often `look` has found a change
+        self._looked: dict[int, TaskState] = {}
         self._ended = False
         self._version = 0
         self._seen: dict[int, tuple[TaskState, int]] = {}  # task -> its state, and the version of that state
 
-    def wake(self) -> None:
-        """Make waiting readers look again, because a task's state may have changed."""
+    def look(self) -> bool:
+        """Wake the waiting readers if a task's state has changed since the last call, and return whether one has. Only
+        one thread may call this."""
+        before = self._looked
+        self._looked = {task.task_id: task.state for task in self._tasks()}
+        if all(before.get(task_id) is state for task_id, state in self._looked.items()):
+            return False
         with self._changed:
             self._changes += 1
             self._changed.notify_all()
+        return True
 
     def end(self) -> None:
         """Answer the waiting readers now, because the process is stopping."""

@@ -159,3 +159,12 @@ def _trace_job(
         if held.trace is not None:
             mine = [result for result in results if result.task_id == held.task.task_id]
             held.trace.job(began_ns, len(group), mine, failed)
+
+
+def give_up(planned: Sequence[HeldTask], concluded: Sequence[tuple[HeldTask, Manifest, TaskState, int]]) -> None:
+    """End the traces of planned ticks that have no manifest to commit."""
+    going_on = [held for held, *_ in concluded]
+    for held in planned:
+        if held.trace is not None and held not in going_on:
+            held.trace.given_up("tick")
+            held.trace = None

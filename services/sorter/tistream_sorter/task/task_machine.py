@@ -92,7 +92,7 @@ class TaskMachine:
         applied to the state, which only the next manifest shows."""
         state = self.state
         if self._application is not None or self.stopped is not None:
-            return self._application is None
+            return False
         ordered = state.merge is not None or state.stop_at is not None or self._mail.order() is not None
         return self.is_idle and not (ordered or state.inherited or state.restate)
 

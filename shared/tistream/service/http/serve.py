@@ -28,7 +28,7 @@ S = TypeVar("S", bound=ServiceSettings)
 # How long a connection without requests stays open: longer than clients keep theirs (client.py), so that no request
 # meets a connection that is just being closed, and shorter than the deadline of a request.
 KEEP_ALIVE_S = 18
-_LOOK_SECONDS = 10
+_SECONDS_A_LOOK = 10
 _BUSY_SECONDS = 1
 
 
@@ -100,14 +100,14 @@ class _Server(uvicorn.Server):
         while not await self.on_tick(second):
             rests = self.server_state.total_requests == requests
             requests = self.server_state.total_requests
-            pause = _LOOK_SECONDS - second % _LOOK_SECONDS if rests else _BUSY_SECONDS
+            pause = _SECONDS_A_LOOK - second % _SECONDS_A_LOOK if rests else _BUSY_SECONDS
             with suppress(TimeoutError):
                 await asyncio.wait_for(woken.wait(), pause)
             second += pause
 
     async def on_tick(self, counter: int) -> bool:
         """Every ten seconds, look for new certificates. Returns whether the server ends."""
-        if self._peers is not None and counter % _LOOK_SECONDS == 0:
+        if self._peers is not None and counter % _SECONDS_A_LOOK == 0:
             self._peers.certificates.look()
         return await super().on_tick(0)  # at multiples of ten it renews the date of answers
 

@@ -23,7 +23,8 @@ class SorterClient:
     def progress(self, base_url: str, boot: str = "", after: int = 0, wait_ms: int = 0) -> ProgressPage:
         """The progress of the tasks that have changed since an earlier answer, which `boot` and `after` identify
         (ProgressPage). If none has, the sorter waits up to `wait_ms` for one; a sorter of an older version does not."""
-        url, params = f"{base_url}/v1/progress", {"boot": boot, "after": after}
+        url = f"{base_url}/v1/progress"
+        params: dict[str, str | int | None] = {"boot": boot, "after": after}
         return self._http.get(url, ProgressPage, params, wait_ms=wait_ms, deadline_s=TASKS_DEADLINE_S)
 
     def post_files(self, base_url: str, body: bytes) -> FilesReceipt:

@@ -513,7 +513,11 @@ def test_rows_that_are_still_to_be_loaded_come_after_a_rolled_back_table_was_acc
     assert feed.ids("d.t") == [1, 3]
 
 
-def test_rows_are_there_once_though_another_program_expires_every_snapshot_of_the_feed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("metadata", [True, False])
+def test_rows_are_there_once_though_another_program_expires_every_snapshot_of_the_feed(
+    tmp_path: Path, *, metadata: bool
+) -> None:
+    """`metadata`: whether the earlier metadata files are there; without them, the data files show whose rows it has."""
     feed = Steady(tmp_path)
     catalog = feed.life.catalog
     feed.rows(BEFORE, (None, 1))
@@ -532,6 +536,8 @@ def test_rows_are_there_once_though_another_program_expires_every_snapshot_of_th
         for name in ("d.t", "d.t__changes", OWN):
             touched(catalog, name, alone=True)
             assert len(feed.life.summaries(name)) == 1
+            if not metadata:
+                without_earlier_metadata(catalog, name)
         feed.shard, feed.sink = opened_as(feed.life, feed.target)
         assert feed.shard.at == Position(at - 1)
         feed.ts = at - 1
@@ -552,6 +558,11 @@ def touched(catalog: SqlCatalog, name: str, *, alone: bool = False) -> None:
         change.update_snapshot().merge_append().commit()
     if alone:
         all_but_current_expire(catalog, name)
+
+
+def without_earlier_metadata(catalog: SqlCatalog, name: str) -> None:
+    for entry in catalog.load_table(name).metadata.metadata_log:
+        Path(entry.metadata_file.removeprefix("file://")).unlink(missing_ok=True)
 
 
 def all_but_current_expire(catalog: SqlCatalog, name: str) -> None:
@@ -877,10 +888,10 @@ def test_the_progress_that_is_higher_counts_in_the_snapshot_or_in_the_properties
 
 
 @pytest.mark.parametrize("shape", ["table", "changes"])
-@pytest.mark.parametrize("alone", [False, True])
-def test_a_table_that_another_program_has_replaced_stops_the_feed(tmp_path: Path, shape: Shape, *, alone: bool) -> None:
-    """CREATE OR REPLACE TABLE of Spark keeps the table's id and properties; its rows begin anew. `alone`: all other
-    snapshots have expired since."""
+@pytest.mark.parametrize("gone", ["none", "others", "replacing", "replacing, and its metadata"])
+def test_a_table_that_another_program_has_replaced_stops_the_feed(tmp_path: Path, shape: Shape, gone: str) -> None:
+    """CREATE OR REPLACE TABLE of Spark keeps the table's id and properties; its rows begin anew. `gone`: what has
+    expired since: all other snapshots; after one more commit, the one that has replaced the table too."""
     feed = Steady(tmp_path, replace(TARGET, shapes=(shape,)))
     name, catalog = "d.t" if shape == "table" else "d.t__changes", feed.life.catalog
     feed.rows(BEFORE, (None, 1))
@@ -895,8 +906,12 @@ def test_a_table_that_another_program_has_replaced_stops_the_feed(tmp_path: Path
         for hour, part in by_hour(rows) if shape == "changes" else [(None, rows)]:
             begun.append_data_file(write_file(table, table.schema(), part, "again", hour))
         begun.commit()
-    if alone:
+    if gone.startswith("replacing"):
+        touched(catalog, name)
+    if gone != "none":
         all_but_current_expire(catalog, name)
+    if gone.endswith("metadata"):
+        without_earlier_metadata(catalog, name)
     with pytest.raises(FeedFailed, match="another writer has changed the table"):
         feed.rows(BEFORE, (None, 3))
     for _ in range(2):
@@ -1117,6 +1132,27 @@ def test_a_row_that_gets_its_key_back_is_there_once_though_an_earlier_release_ha
         ("2024-02-28", 1),
         ("2024-02-29", 3),
     ]
+
+
+def test_a_row_whose_key_comes_back_is_there_once_though_an_earlier_release_has_written_in_between(
+    tmp_path: Path,
+) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",)))
+    day = feed_tables.column("id", t.DATE, t.FLAG_NOT_NULL)
+    dated = feed_tables.version([day, VALUE], KEY)
+    feed.values(dated, {"id": "2024-02-28", "value": 1})
+    before = feed.life.catalog.load_table("d.t").properties["tistream.whole_at"]
+    feed.values(dated, {"id": "2024-02-29", "value": 2})
+    with feed.life.catalog.load_table("d.t").transaction() as change:
+        change.set_properties({"tistream.whole_at": before})  # an earlier release does not set it
+    for value in (3, 4):
+        feed.shard, feed.sink = opened_as(feed.life, feed.target)
+        feed.values(dated, {"id": "2024-02-29", "value": value})
+        assert sorted((str(one["id"]), one["value"]) for one in feed.life.rows("d.t")) == [
+            ("2024-02-28", 1),
+            ("2024-02-29", value),
+        ]
+    assert feed.life.catalog.load_table("d.t").properties["tistream.whole_at"] == before, "it may have left more rows"
 
 
 def test_an_insert_of_a_key_with_a_date_leaves_the_files_that_do_not_get_it(tmp_path: Path) -> None:

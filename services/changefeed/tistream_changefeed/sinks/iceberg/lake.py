@@ -43,8 +43,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tistream.errors import TargetNotAllowed
 from tistream_changefeed.core.failure import FeedFailed, failed, refused, retry
+from tistream_changefeed.sinks.iceberg.kept.history import branch, earlier, has_file_of
 from tistream_changefeed.sinks.iceberg.lake_files import sweep
-from tistream_changefeed.sinks.iceberg.marks import Told
+from tistream_changefeed.sinks.iceberg.marks import CURSOR, SEQUENCE, Told
 from tistream_changefeed.sinks.iceberg.table_schema import COMMIT_TIME, Shape, first_schema
 from tistream_changefeed.sinks.iceberg.target import Identifier, location
 from tistream_changefeed.sinks.iceberg.upkeep import (
@@ -213,15 +214,16 @@ class Lake:
 
     def told(self, table: Table) -> list[Told]:
         """The commits in the main branch: for each snapshot its sequence number, its summary, and whether it has a
-        parent. The newest comes first; the last one is the oldest that has not expired."""
-        found: list[Told] = []
-        snapshot = table.metadata.current_snapshot()
-        while snapshot is not None:
-            summary = snapshot.summary
-            texts = {} if summary is None else summary.additional_properties
-            parent = snapshot.parent_snapshot_id
-            found.append(Told(snapshot.sequence_number or 0, texts, parent is not None))
-            snapshot = None if parent is None else table.metadata.snapshot_by_id(parent)
+        parent. The newest comes first; the last one is the oldest that has not expired. If those of the feed have
+        expired, the snapshots of earlier metadata are followed too."""
+        there, text = table.metadata.snapshots, table.properties.get(SEQUENCE, "")
+        last = int(text) if text.isdecimal() else 0
+        found = branch(table.metadata.current_snapshot_id, there)
+        if found and last and not any(CURSOR in one.summary for one in found) and not found[-1].begins:
+            with self.asking(self.named(table.name())):
+                found = branch(table.metadata.current_snapshot_id, [*there, *earlier(table)])
+                if not any(CURSOR in one.summary for one in found) and not found[-1].begins:
+                    found[-1] = found[-1]._replace(lost=not has_file_of(table, last))
         return found
 
     def files(self, table: Table) -> list[DataFile]:

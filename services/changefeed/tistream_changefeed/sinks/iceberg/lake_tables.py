@@ -24,6 +24,7 @@ from tistream_changefeed.sinks.iceberg.kept.lake_table import (
     SINCE,
     SOURCE,
     TABLE_ID,
+    WHOLE,
     LakeTable,
     shape_of,
 )
@@ -246,6 +247,10 @@ class LakeTables:
 
     # ---- commits
 
+    def is_whole(self, table: LakeTable) -> bool:
+        """Whether no release has written a table that leaves rows of lost keys, as LakeTable.is_whole."""
+        return table.is_whole(self._order.tenant)
+
     def commit(
         self,
         table: LakeTable,
@@ -261,10 +266,11 @@ class LakeTables:
         marks = Marks(self.feed, at, self._order.fence, loaded)
         shown = {**marks.texts(self._order.tenant), **table.stated}
         now_ms, sequence = self._clock.now_ms(), table.table.metadata.next_sequence_number()
+        whole = {WHOLE: shown[texts.CURSOR]} if self.is_whole(table) else {}
         change = Commit(
             shown,
             now_ms,
-            {**shown, texts.SEQUENCE: str(sequence), FIELDS: table.schema.text, **(properties or {})},
+            {**shown, **whole, texts.SEQUENCE: str(sequence), FIELDS: table.schema.text, **(properties or {})},
             tuple(table.files),
             removed,
             table.schema.schema if table.evolves else None,

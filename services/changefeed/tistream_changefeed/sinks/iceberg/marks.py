@@ -22,11 +22,13 @@ _COUNTS = ("total", "added", "deleted")
 
 class Told(NamedTuple):
     """What a snapshot says. `sequence`: its sequence number, which grows with each commit to the table. `parent`:
-    whether it names the snapshot before it, which may have expired."""
+    whether it names the snapshot before it, which may have expired. `lost`: nothing shows that the commits of the feed
+    are before it."""
 
     sequence: int
     summary: Mapping[str, str]
     parent: bool = True
+    lost: bool = False
 
     @property
     def begins(self) -> bool:
@@ -91,7 +93,7 @@ def newest(told: Sequence[Told], properties: Mapping[str, str], tenant: TenantKe
         if CURSOR not in properties:
             return None
         known = {name: text for name, text in properties.items() if last or name != LOADED}
-        shown = bool(told) and told[0].sequence >= last and not told[-1].begins
+        shown = bool(told) and told[0].sequence >= last and not told[-1].begins and not told[-1].lost
         return Newest(_marks(known, tenant), last, shown)
     except (KeyError, ValueError, InvalidRequest) as error:
         name = (properties if found is None else found.summary).get(FEED, "another program")

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from tistream_changefeed.sinks.iceberg.marks import Marks
+from tistream.model.ids import TenantKey
+from tistream_changefeed.sinks.iceberg.marks import CURSOR, Marks
 from tistream_changefeed.sinks.iceberg.table_schema import LakeSchema, Shape
 from tistream_changefeed.sinks.iceberg.target import Identifier
 
-FIELDS, SOURCE, TABLE_ID, DROPPED, SINCE, NEXT, MADE = (
+FIELDS, SOURCE, TABLE_ID, DROPPED, SINCE, NEXT, MADE, WHOLE = (
     f"tistream.{name}"
-    for name in ("fields", "source", "table_id", "dropped_at", "since_ts", "next_version", "version_ts")
+    for name in ("fields", "source", "table_id", "dropped_at", "since_ts", "next_version", "version_ts", "whole_at")
 )
 DELTA, BASE, KEYS, MERGED, NOW, TAKEN = (
     f"tistream.{name}" for name in ("delta", "base", "keys", "merged", "now", "taken")
@@ -22,7 +23,8 @@ DELTA, BASE, KEYS, MERGED, NOW, TAKEN = (
 """Properties of a table. `since_ts`: the commit_ts of the DDL for which the feed created the table, or the position of
 the feed when it created the table for rows. The table has only rows from after it. 0 if the feed has loaded the rows
 from before. `next_version`: the name of the Iceberg table that goes on with the rows, since a DDL has changed a type.
-`version_ts`: the commit_ts of that DDL, in the table that goes on.
+`version_ts`: the commit_ts of that DDL, in the table that goes on. `whole_at`: the cursor of the newest commit before
+which no release has left rows of lost keys.
 
 `delta`: the name of the delta of a table; "" or missing: it has none. `taken`: the snapshot of the delta whose rows the
 table has taken last. Those of a delta: `base` (in the summaries of its snapshots too) is the snapshot of the table that
@@ -53,6 +55,15 @@ class LakeTable:
     def loaded(self) -> bytes | None:
         """The raw key up to which the initial rows are in the table, while the feed loads them; otherwise None."""
         return None if self.marks is None else self.marks.loaded
+
+    def is_whole(self, tenant: TenantKey) -> bool:
+        """Whether no release has written the table that leaves rows of lost keys (lake_rows.py, `replaced_keys`). Such
+        a release sets neither SINCE nor WHOLE."""
+        properties, marks = self.table.properties, self.marks
+        whole = properties.get(WHOLE)
+        if whole is not None and marks is not None and whole != marks.texts(tenant)[CURSOR]:
+            return False
+        return SINCE in properties
 
     @property
     def through_ts(self) -> int:

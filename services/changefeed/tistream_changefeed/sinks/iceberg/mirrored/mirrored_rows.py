@@ -15,7 +15,7 @@ from tistream.read.cursor import Position
 from tistream_changefeed.core.failure import failed
 from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.sinks.iceberg.field_types import converted
-from tistream_changefeed.sinks.iceberg.kept.lake_table import SINCE, LakeTable
+from tistream_changefeed.sinks.iceberg.kept.lake_table import LakeTable
 from tistream_changefeed.sinks.iceberg.key_ranges import merged, rewrites
 from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_files import key_range, read_file
@@ -43,7 +43,7 @@ class MirroredRows:
         loads its initial rows, the highest raw key that the table then has; otherwise None. Raises FeedFailed if the
         table has no key."""
         keys = key_names(nets)
-        earlier = SINCE not in table.table.properties  # releases that leave rows of lost keys do not set it
+        earlier = not self._tables.is_whole(table)
         deleted = [keys for one in nets for keys in replaced_keys(one, inserts=earlier)]
         puts = pa.concat_tables(
             [table_rows(one.columns, rows, table.schema) for one in nets for rows in (one.updates, one.inserts)]

@@ -90,3 +90,45 @@ def test_a_time_of_day_has_no_order_as_a_text(dated: bool) -> None:
     of = version([column("at", t.DURATION, flag=_KEY)], [Key("PRIMARY", ("at",), primary=True)])
     with pytest.raises(InvalidRequest, match=r"texts of a TIME, as at is, have another order .*: leave out key_from"):
         key_bounds(of, "99:00:00", None, dated=dated)
+
+
+def keyed(tp: int, *elems: str) -> TableVersion:
+    more = {"Elems": list(elems)} if elems else {}
+    return version([column("k", tp, flag=_KEY, **more)], [Key("PRIMARY", ("k",), primary=True)])
+
+
+SIZES = [str(number) for number in range(1, 11)]  # names that look like numbers, of which the tenth is below the second
+
+
+@pytest.mark.parametrize(
+    ("of", "low", "high", "inside", "outside"),
+    [
+        (keyed(t.ENUM, "small", "large", "huge"), "large", None, ["2", "3", 3], ["1", "0"]),
+        (keyed(t.ENUM, *"abcdefghijk"), "b", "j", ["2", "10", 9], ["1", "11"]),  # as texts, "10" is below "2"
+        (keyed(t.ENUM, *"abcdefghijk"), "9", "10", ["9", "10"], ["8", "11"]),
+        (keyed(t.ENUM, *reversed(SIZES)), "10", "9", ["1", "2"], ["3", "0"]),  # a name, and not the number
+        (keyed(t.ENUM, "a"), "", "", ["0"], ["1"]),
+        (keyed(t.SET, "r", "w", "x"), "w", "r,x", ["2", "5", 3], ["1", "7", "0"]),
+        (keyed(t.SET, *"abcdefghijkl"), "", "1024", ["0", "9", "1024"], ["1025"]),
+        (keyed(t.BIT), "9", "10", ["9", 10], ["8", "100"]),
+    ],
+)
+def test_members_and_bits_are_compared_by_their_numbers_as_the_table_does(
+    of: TableVersion, low: str, high: str | None, inside: list[object], outside: list[object]
+) -> None:
+    bounds = key_bounds(of, low, high)
+    assert [bounds.has({"k": key}) for key in inside] == [True] * len(inside)
+    assert [bounds.has({"k": key}) for key in outside] == [False] * len(outside)
+
+
+def test_names_of_members_are_compared_by_their_numbers_where_messages_have_them() -> None:
+    enum = key_bounds(keyed(t.ENUM, "small", "large", "huge"), "large", None, numbered=False)
+    assert [enum.has({"k": name}) for name in ("huge", "large", "small", "")] == [True, True, False, False]
+    flags = key_bounds(keyed(t.SET, "r", "w", "x"), "w", "r,x", numbered=False)
+    assert [flags.has({"k": name}) for name in ("w", "r,x", "x", "r", "w,x")] == [True, True, True, False, False]
+    with pytest.raises(InvalidRequest, match="has k as 'former', not one of small, large: the column had another type"):
+        key_bounds(keyed(t.ENUM, "small", "large"), "large", None, numbered=False).has({"k": "former"})
+    with pytest.raises(InvalidRequest, match="key_from 'former' is not one of small, large, as k is"):
+        key_bounds(keyed(t.ENUM, "small", "large"), "former", None)
+    with pytest.raises(InvalidRequest, match="have the bits of k in a form of their own: leave out key_from"):
+        key_bounds(keyed(t.BIT), "1", None, numbered=False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any
 
 from tistream.errors import InvalidRequest
@@ -13,7 +14,7 @@ from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.rows.handle_key import handle_columns
 
-_NUMBERS = frozenset({*t.INTEGERS, t.YEAR, t.FLOAT, t.DOUBLE, t.DECIMAL})
+_NUMBERS = frozenset({*t.INTEGERS, t.YEAR, t.FLOAT, t.DOUBLE, t.DECIMAL, t.BIT})
 _TIMES = frozenset({t.DATE, t.NEWDATE, t.DATETIME, t.TIMESTAMP})
 _NO_NUMBER = "not a number"
 _REMEDY = "leave out key_from and key_to, or compare a later range"
@@ -22,7 +23,8 @@ _REMEDY = "leave out key_from and key_to, or compare a later range"
 @dataclass(frozen=True, slots=True)
 class KeyBounds:
     """The keys whose `column` is at least `low` and at most `high`; None: no bound. Numbers are compared as numbers,
-    other values as texts."""
+    members of an ENUM by their numbers, those of a SET and BITs by their bits, other values as texts. `comparable`
+    converts a value of a message."""
 
     column: str
     low: Any
@@ -49,9 +51,12 @@ class KeyBounds:
         return (self.low is None or self.low <= found) and (self.high is None or found <= self.high)
 
 
-def key_bounds(version: TableVersion, key_from: str | None, key_to: str | None, *, dated: bool = True) -> KeyBounds:
+def key_bounds(
+    version: TableVersion, key_from: str | None, key_to: str | None, *, dated: bool = True, numbered: bool = True
+) -> KeyBounds:
     """The range from `key_from` to `key_to`, both inclusive, of the first column of a table's handle key, in the order
-    of the table. `dated`: whether messages have dates and times as SELECT shows them. Raises InvalidRequest."""
+    of the table. `dated`: whether messages have dates and times as SELECT shows them. `numbered`: whether they have the
+    numbers of ENUM, SET and BIT. Raises InvalidRequest."""
     columns = handle_columns(version.table)
     if not columns:
         raise InvalidRequest(f"table {'.'.join(version.name)} has no key: leave out key_from and key_to")
@@ -66,13 +71,54 @@ def key_bounds(version: TableVersion, key_from: str | None, key_to: str | None, 
             f"{reason}: leave out key_from and key_to, and compare a shorter range of commit_ts",
             {"parameter": "key_to" if key_from is None else "key_from"},
         )
-    comparable = _number if column.tp in _NUMBERS else _text
-    low, high = _bound(column, "key_from", key_from, comparable), _bound(column, "key_to", key_to, comparable)
+    if column.tp == t.BIT and not numbered:
+        raise InvalidRequest(
+            f"messages of this protocol have the bits of {column.name} in a form of their own: leave out key_from and "
+            "key_to, and compare a shorter range of commit_ts",
+            {"parameter": "key_to" if key_from is None else "key_from"},
+        )
+    comparable, stated = _comparable(column, numbered=numbered)
+    low, high = _bound(column, "key_from", key_from, stated), _bound(column, "key_to", key_to, stated)
     if low is not None and high is not None and low > high:
         raise InvalidRequest(
             f"key_from {key_from} is above key_to {key_to}: the range is empty", {"parameter": "key_to"}
         )
     return KeyBounds(column.name, low, high, comparable)
+
+
+def _comparable(column: Column, *, numbered: bool) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """The functions that make a value of a message comparable, and one that a user states: of an ENUM or a SET its
+    members, or its number."""
+    if column.tp in (t.ENUM, t.SET):
+        number = _member if column.tp == t.ENUM else _members
+        named = partial(number, tuple(column.elems))
+        return (_number if numbered else partial(named, numbers=False)), named
+    comparable = _number if column.tp in _NUMBERS else _text
+    return comparable, comparable
+
+
+def _member(elems: Sequence[str], value: Any, *, numbers: bool = True) -> Decimal:
+    """The number of a member of an ENUM; 0 for "", which is no member. `numbers`: the number itself is taken, too.
+    Raises ValueError."""
+    text = str(value)
+    if text in elems:
+        return Decimal(elems.index(text) + 1)
+    if not text:
+        return Decimal(0)
+    if not numbers or not (text.isascii() and text.isdigit()):
+        raise ValueError(f"not one of {', '.join(elems)}")
+    return Decimal(text)
+
+
+def _members(elems: Sequence[str], value: Any, *, numbers: bool = True) -> Decimal:
+    """The bits of a value of a SET. `numbers`: a number of the bits is taken, too. Raises ValueError."""
+    text = str(value)
+    names = text.split(",") if text else []
+    if all(name in elems for name in names):
+        return Decimal(sum({1 << elems.index(name) for name in names}))
+    if not numbers or not (text.isascii() and text.isdigit()):
+        raise ValueError(f"not of {', '.join(elems)}")
+    return Decimal(text)
 
 
 def _bound(column: Column, name: str, text: str | None, comparable: Callable[[Any], Any]) -> Any:

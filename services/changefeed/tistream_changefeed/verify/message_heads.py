@@ -47,13 +47,14 @@ class MessageReader:
     """Functions that read the messages of a protocol. `events`: the events of one message, each with the key and the
     value that the encoder gave it. `head`: what one event says about itself. `resolves`: whether the topic has resolved
     messages. `keyed`: whether messages mark the columns of the key. `dated`: whether dates and times in the key are
-    texts as SELECT shows them."""
+    texts as SELECT shows them. `numbered`: whether values of ENUM, SET and BIT in it are numbers."""
 
     events: Callable[[Pair], Sequence[Pair]]
     head: HeadOf
     resolves: bool = True
     keyed: bool = True
     dated: bool = True
+    numbered: bool = True
 
 
 def reading(protocol: ProtocolConfig) -> MessageReader | str:
@@ -65,7 +66,9 @@ def reading(protocol: ProtocolConfig) -> MessageReader | str:
     if name == "simple":
         return MessageReader(_alone, _checked(_simple), keyed=False)
     if name == "debezium":
-        return MessageReader(_alone, _checked(_debezium), keyed=protocol.enable_tidb_extension, dated=False)
+        return MessageReader(
+            _alone, _checked(_debezium), keyed=protocol.enable_tidb_extension, dated=False, numbered=False
+        )
     if name == "canal-json":
         if protocol.enable_tidb_extension:
             return MessageReader(_alone, _checked(_canal))

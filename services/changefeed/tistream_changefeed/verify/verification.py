@@ -311,7 +311,7 @@ class _Comparing:
             raise InvalidRequest("messages of this protocol do not mark the key: leave out key_from and key_to")
         for version in self.view.source.tables_at(ask.to_ts, Scope(self.tenant)):
             if fold(".".join(version.name)) == fold(ask.table or ""):
-                return key_bounds(version, ask.key_from, ask.key_to, dated=self.how.dated)
+                return key_bounds(version, ask.key_from, ask.key_to, dated=self.how.dated, numbered=self.how.numbered)
         raise InvalidRequest(f"there is no table {ask.table} at {ask.to_ts}", {"parameter": "table"})
 
     # ---- repair

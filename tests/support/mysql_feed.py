@@ -34,7 +34,7 @@ from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream.service.ids import random_id
 from tistream.wire.bulk.changefeeds import Skip
-from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.core.progress import Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.core.sync_points import SyncPoints
 from tistream_changefeed.hold.holder import Holder
@@ -83,6 +83,7 @@ class MySqlFeedRun:
     skips: Sequence[Skip] = ()
     start_ts: int | None = None  # None: the world's beginning
     shards: int = 1
+    revision: int = 0
     sync_ms: int | None = None  # how often a sync point is marked
     lock_wait_s: int = LOCK_WAIT_S
 
@@ -94,7 +95,8 @@ class MySqlFeedRun:
         feed = mysql_feed(uri_of(self.server, self.options), self.document, self.skips)
         fence = Fence(1, next(self._epochs))
         start_ts = self.world.snapshot_ts if self.start_ts is None else self.start_ts
-        order = Order(self.world.tenant, "copy", shard, fence, start_ts, self.world.end_ts, shards=self.shards)
+        revision, end_ts = Revision(self.revision), self.world.end_ts
+        order = Order(self.world.tenant, "copy", shard, fence, start_ts, end_ts, revision, self.shards)
         view = cast(TenantView, StillView(self.world))
         target = feed.server.with_secrets({"password": PASSWORD})
         pipeline = feed.pipeline_of(order, {})

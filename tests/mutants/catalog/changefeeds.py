@@ -393,13 +393,26 @@ def feed_barrier_of_shards_with_progress(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_changefeed:Sending._wait_for_others",
+    "tistream_changefeed:Sending._meet",
     invariants=(43,),
     catchers=("test_each_event_is_in_kafka_once_and_in_order_whatever_happens[1]",),
 )
 def feed_ddl_without_a_barrier(original: Function) -> Function:
     """A shard sends a DDL, and the rows behind it, without waiting for the others."""
-    return lambda self, until: None
+    return lambda self, lane, until: {}
+
+
+@mutant(
+    "tistream_changefeed:MainLane.adopt",
+    invariants=(43,),
+    catchers=(
+        "test_the_main_lane_stops_a_table_where_the_shards_meet_and_the_other_lane_where_its_table_is",
+        "test_tables_that_stop_in_one_shard_stop_in_all_and_alone_and_catch_up_together[1]",
+    ),
+)
+def feed_stop_of_another_shard_not_adopted(original: Function) -> Function:
+    """A table that has stopped in one shard goes on in the others, behind its DDLs."""
+    return lambda self, other, at: []
 
 
 @mutant(

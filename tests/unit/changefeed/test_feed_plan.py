@@ -99,13 +99,9 @@ def test_answers_name_tables_that_are_left_out_with_the_reason(
 
 def test_several_shards_say_what_they_cost() -> None:
     text = "[tistream]\nshards = 5\n"
-    found = planned(text + "on-table-error = 'stop-feed'", [ORDERS])
+    found = planned(text, [ORDERS])
     assert found.warnings == ("tistream.shards = 5: the 3 partitions of a topic keep at most that many busy",)
-    named = "\n[[tistream.tables]]\nmatcher = ['shop.*']\non-table-error = 'leave-table'"
-    for other in ("", "on-table-error = 'stop-feed'" + named):
-        warning = planned("[tistream]\nshards = 3\n" + other, [ORDERS]).warnings
-        assert [one for one in warning if "a table that fails stops the whole feed" in one] == list(warning), other
-        assert len(warning) == 1, other
+    assert planned("[tistream]\nshards = 3\n", [ORDERS]).warnings == ()
 
 
 def test_partitions_are_those_of_the_topic_or_of_the_setting() -> None:

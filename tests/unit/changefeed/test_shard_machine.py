@@ -315,7 +315,7 @@ def test_progress_is_read_back_as_it_was_written() -> None:
     loading = replace(progress, load=Load(150, 7, "d.t", b"k\x00"))
     assert decode(TENANT, encode(TENANT, loading), "log") == loading
     assert json.loads(encode(TENANT, replace(loading, ddl=at)))["version"] == 3
-    newer = json.dumps({**json.loads(encode(TENANT, waiting)), "version": 4}).encode()
+    newer = json.dumps({**json.loads(encode(TENANT, waiting)), "version": 5}).encode()
     for spoiled in (b"", b"{}", b"[]", encode(TenantKey("7", "other"), progress), b'{"version":2}', newer):
         with pytest.raises(FeedFailed) as found:
             decode(TENANT, spoiled, "log")

@@ -17,6 +17,7 @@ from tistream.wire.bulk.changefeeds import (
     Move,
     NewChangefeed,
     Phase,
+    StoppedTableInfo,
     WorkerBeat,
 )
 from tistream.wire.bulk.feed_changes import ChangedFeed
@@ -234,3 +235,41 @@ def test_a_worker_is_told_what_the_sink_is_known_to_have(book: FeedBook) -> None
     book.update(ACME, "a", other)
     book.resume(ACME, "a")
     assert [feed_shards.known_ts(*one) for one in beat(book, "w1")] == [None, None], "another sink may be empty"
+
+
+def with_stopped(held: Shown, *tables: tuple[str, int, str], left: bool = False) -> FeedReport:
+    """The report of a shard in which these tables have stopped, with their checkpoints and reasons."""
+    stopped = [
+        StoppedTableInfo(database="shop", table=table, checkpoint_ts=str(ts), reason=reason, left=left)
+        for table, ts, reason in tables
+    ]
+    waits = [HeldBy(stage="encode", object=f"shop.{table}", reason=reason) for table, _, reason in tables]
+    return report(held, at=150).model_copy(update={"stopped": stopped, "held_by": waits})
+
+
+def test_a_table_that_has_stopped_in_several_shards_is_told_once_for_each_reason(book: FeedBook) -> None:
+    held = [*beat(book, "w1"), *beat(book, "w2")]
+    beat(book, "w1", with_stopped(held[0], ("a", 150, "large")), with_stopped(held[1], ("a", 140, "large")))
+    beat(book, "w2", with_stopped(held[2], ("a", 160, "larger")))
+    info = info_of(*book.one(ACME, "a"))
+    assert [(one.checkpoint_ts, one.reason) for one in info.stopped] == [("140", "large"), ("160", "larger")]
+    assert [one.reason for one in info.held_by] == ["large", "larger"]
+    told = [one.reason for one in book.events(ACME, "a") if one.what == "table-stopped"]
+    assert sorted(told) == ["shop.a (150): large", "shop.a (160): larger"]
+    beat(book, "w1", with_stopped(held[0]), with_stopped(held[1]))
+    assert [one for one in book.events(ACME, "a") if one.what == "table-goes-on"] == [], "not in all shards"
+    beat(book, "w2", with_stopped(held[2]))
+    assert [one.reason for one in book.events(ACME, "a") if one.what == "table-goes-on"] == ["shop.a (160)"]
+
+
+def test_all_shards_retry_a_stopped_table_under_another_revision_once_the_feed_is_resumed(book: FeedBook) -> None:
+    held = [*beat(book, "w1"), *beat(book, "w2")]
+    beat(book, "w1", with_stopped(held[0], ("a", 150, "large")), with_stopped(held[1], ("b", 1, "left"), left=True))
+    assert book.resume(ACME, "a")[0].revision == 0, "it runs"
+    book.pause(ACME, "a")
+    assert [book.resume(ACME, "a")[0].revision for _ in range(2)] == [1, 1]
+    assert [one.what for one in book.events(ACME, "a")][:2] == ["resumed", "paused"]
+    held = [*beat(book, "w1"), *beat(book, "w2")]
+    beat(book, "w1", with_stopped(held[0]))
+    book.pause(ACME, "a")
+    assert book.resume(ACME, "a")[0].revision == 1, "a table that is left waits for a change"

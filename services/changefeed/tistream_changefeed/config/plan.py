@@ -164,28 +164,11 @@ def _warnings(
     expressions = [(name, entry.topic) for name, entry in found.items() if entry is not None]
     for topic, sharing in collisions(expressions).items():
         out.append(f"topic {topic!r} is that of several tables: {_listed(['.'.join(name) for name in sharing])}")
-    return out + _of_shards(config, max(counted.values()))
-
-
-def _of_shards(config: FeedConfig, partitions: int) -> list[str]:
-    """Warnings about the number of shards: more shards than the topics can use, and settings that several shards do not
-    support. `partitions`: the largest number of partitions of a topic."""
-    out: list[str] = []
-    if config.shards > partitions:
+    if config.shards > (partitions := max(counted.values())):
         out.append(
             f"tistream.shards = {config.shards}: the {partitions} partitions of a topic keep at most that many busy"
         )
-    return [*out, *shard_warnings(config)]
-
-
-def shard_warnings(config: FeedConfig) -> Iterator[str]:
-    """Warnings about settings that several shards do not support, for any sink."""
-    choices = {config.on_table_error, *(one.on_table_error or config.on_table_error for one in config.tables)}
-    if max(config.shards, config.shards_max) > 1 and choices != {"stop-feed"}:
-        yield (
-            "a table that fails stops the whole feed, because it has several shards: on-table-error = 'stop-feed' says "
-            "so, and shards = 1 under [tistream] lets other tables go on"
-        )
+    return out
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -6,27 +6,41 @@ copies of the DDL once every expected shard has committed at least that progress
 durable. It sends rows again once every shard has committed progress after the DDL: then all copies of the DDL are
 durable. Only the progress that shards have committed into the sink counts. Reports of workers or of the meta server do
 not, because a worker that has lost the shard may still report.
+
+A table that has stopped in one shard stops in the others at the next barrier, because its DDLs wait for it. A shard
+that passes a DDL and then finds that another one has stopped a table before the DDL, because its sink has refused the
+DDL, stops the table behind the DDL. After a change of the feed all shards retry the table, and meet at the DDLs that
+have waited: what counts there is how far its events were sent (Progress.sent).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tistream.read.cursor import Position
 from tistream_changefeed.core.progress import Fence, Progress, Revision
+from tistream_changefeed.core.stopped import StoppedTable
 
 
 def behind(
     found: Mapping[int, Progress], expected: range, own: int, fence: Fence, revision: Revision, until: Position
 ) -> tuple[int, ...]:
-    """The expected shards, except `own`, whose committed progress has not reached `until`. `found` is the committed
-    progress by shard. Progress of an earlier feed of the same name, or under another revision, does not count, because
-    that shard may go back to an earlier position."""
+    """The expected shards, except `own`, whose committed progress has not reached `until`, or of which a table that
+    catches up has not. `found` is the committed progress by shard. Progress of an earlier feed of the same name, or
+    under another revision, does not count, because that shard may go back to an earlier position."""
     return tuple(
         shard
         for shard in expected
         if shard != own and not _reached(found.get(shard), fence.generation, revision.revision, until)
     )
+
+
+def stopped(found: Mapping[int, Progress], expected: range, own: int, until: Position) -> Iterator[StoppedTable]:
+    """The tables that have stopped before `until` in one of the expected shards except `own`. `found` is the committed
+    progress by shard; none of these shards is behind `until`."""
+    for shard in expected:
+        if shard != own:
+            yield from (one for one in found[shard].stopped if not one.lacks and one.end < until)
 
 
 def beyond(found: Mapping[int, Progress], expected: range, own: int, after: Position) -> tuple[int, ...]:
@@ -40,4 +54,4 @@ def beyond(found: Mapping[int, Progress], expected: range, own: int, after: Posi
 def _reached(progress: Progress | None, generation: int, revision: int, until: Position) -> bool:
     if progress is None or progress.fence.generation != generation:
         return False
-    return progress.revision == revision and progress.at >= until
+    return progress.revision == revision and progress.sent >= until

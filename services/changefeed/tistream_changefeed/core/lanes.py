@@ -17,7 +17,7 @@ import numpy as np
 from tistream.read.cursor import Position
 from tistream.read.events import Events
 from tistream.schema.visible import Name
-from tistream_changefeed.core.outgoing import Mark, Payload
+from tistream_changefeed.core.outgoing import NOTHING, Mark, Payload
 from tistream_changefeed.core.shard import Shard, Transaction
 from tistream_changefeed.core.stopped import StoppedTable, behind, following
 
@@ -45,8 +45,16 @@ class Lane(Protocol):
         """Make the transaction for one window of messages, as Shard.send does, and move the lane's position to
         `until`."""
 
+    def send_ddl(self, marks: tuple[Mark, ...], until: Position, skipped: int) -> Transaction:
+        """Make the transaction with this shard's copies of a DDL, in a feed with several shards, and move the lane's
+        position to `until`, the position after the DDL."""
+
     def passed(self, until: Position) -> None:
         """Move the lane's position to `until`, because it has sent everything up to there."""
+
+    def adopt(self, other: StoppedTable, at: Position) -> list[Name]:
+        """Stop what `other`, which has stopped in another shard, stands for, if the lane sends it. `at`: the position
+        where the shards meet. Returns the names of the tables that stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +84,20 @@ class MainLane:
         """Implement Lane.send: make the transaction, and move the shard's position."""
         return self.shard.send(rows, events, marks, until, skipped)
 
+    def send_ddl(self, marks: tuple[Mark, ...], until: Position, skipped: int) -> Transaction:
+        """Implement Lane.send_ddl: the rows that follow wait until every shard has sent the DDL."""
+        return self.shard.send_ddl(marks, until, skipped)
+
     def passed(self, until: Position) -> None:
         """Implement Lane.passed: move the shard's position to `until`, as Shard.skip does."""
         self.shard.skip(until)
+
+    def adopt(self, other: StoppedTable, at: Position) -> list[Name]:
+        """Implement Lane.adopt: stop the table after `at`, unless it has stopped here."""
+        if any(one.covers(other.name) for one in self.shard.stopped):
+            return []
+        self.shard.adopt(other.name, at, other)
+        return [other.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +131,21 @@ class CatchUpLane:
         shard's."""
         return self.shard.catch_up(rows, events, marks, until, skipped)
 
+    def send_ddl(self, marks: tuple[Mark, ...], until: Position, skipped: int) -> Transaction:
+        """Implement Lane.send_ddl: as `send`."""
+        return self.shard.catch_up(NOTHING, 0, marks, until, skipped)
+
     def passed(self, until: Position) -> None:
         """Implement Lane.passed: move the positions of the tables that catch up, and not the shard's."""
         self.shard.passed(until)
+
+    def adopt(self, other: StoppedTable, at: Position) -> list[Name]:  # noqa: ARG002
+        """Implement Lane.adopt: stop those of the tables that catch up where they are. A table that the main lane
+        sends stops at the main lane's next barrier."""
+        found = [one for one in self.shard.catching if one.touches(other.name)]
+        for one in found:
+            self.shard.adopt(one.name, one.at, other)
+        return [one.name for one in found]
 
 
 def _touched(tables: Sequence[StoppedTable], names: Sequence[Name], end: Position) -> StoppedTable | None:

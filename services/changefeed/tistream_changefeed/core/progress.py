@@ -7,7 +7,7 @@ The record in Kafka has the key `{cluster}/{tenant}/{feed}/{shard}`, and as its 
 
     {"version":1,"cursor":"…","resolved_ts":"…","generation":"…","epoch":3,"rows":12,"bytes":345,
      "topics":{"orders":[[messages, crc32], …]},"revision":2,"from_ts":"…","after_ts":"…","skipped":1,
-     "stopped":[[database, table, cursor, reason, left, stage], …],"ddl":"…","ids":{"orders":"…"}}
+     "stopped":[[database, table, cursor, reason, left, stage, end], …],"ddl":"…","ids":{"orders":"…"}}
 
 `topics` has, for each partition, the number of messages that the shard has ever sent to it, and the CRC-32 of their
 values, one after the other. The counts show a topic that has lost messages; the CRC shows what was in them. These
@@ -15,15 +15,16 @@ members may be absent:
 
 * `revision`, `from_ts`, `after_ts`: the newest change of the feed that was applied (wire Applied);
 * `skipped`: how many events were left out;
-* `stopped`: the tables that have stopped; without `stage`, one of their events could not be encoded;
+* `stopped`: the tables that have stopped; without `stage`, one of their events could not be encoded; with `end`, the
+  cursor after which nothing of the table is sent under this revision, in a feed with several shards;
 * `ddl`: the cursor after the newest DDL, if the feed has several shards;
 * `ids`: the broker's ids of the topics, if it has such ids;
 * `shards`: how many shards the feed had when the record was written; records of earlier releases lack it;
 * `load`: `[ts, table id, table, raw key in hex]`: the position of the initial load (load.py), while it runs;
 * `window`: the fingerprints of the events of the record's transaction (fingerprints/windows.py).
 
-With `stopped` or `ddl`, `version` is 2, and with `load` it is 3, because a program that does not know these members
-must not continue.
+With `stopped` or `ddl`, `version` is 2, with `load` it is 3, and with `end` it is 4, because a program that does not
+know these members must not continue.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.read import cursor as cursors
 from tistream.read.cursor import Place, Position, Scope
-from tistream.wire.bulk.changefeeds import Applied, Move
+from tistream.wire.bulk.changefeeds import Applied, HeldStage, Move
 from tistream_changefeed.core.failure import failed, fenced, retry
 from tistream_changefeed.core.load import Load
 from tistream_changefeed.core.outgoing import Mark, Payload
@@ -47,7 +48,7 @@ from tistream_changefeed.core.stopped import StoppedTable
 from tistream_changefeed.fingerprints import windows
 from tistream_changefeed.fingerprints.windows import SentWindow
 
-PLAIN, WITH_WAITS, WITH_LOAD = VERSIONS = 1, 2, 3
+PLAIN, WITH_WAITS, WITH_LOAD, WITH_ENDS = VERSIONS = 1, 2, 3, 4
 
 
 class Fence(NamedTuple):
@@ -123,6 +124,12 @@ class Progress:
     def holding(self) -> tuple[StoppedTable, ...]:
         """The stopped tables that hold the checkpoint back: all but those that the user has chosen to leave behind."""
         return tuple(one for one in self.stopped if not one.left)
+
+    @property
+    def sent(self) -> Position:
+        """The position up to which every event is in the sink, except events of tables that have stopped and are not
+        being retried."""
+        return min([self.at, *(one.at for one in self.stopped if one.lacks)])
 
     def caught_up(self, until: Position) -> Progress:
         """Return the progress after the stopped tables that are retried have got their missing events up to `until`,
@@ -202,13 +209,7 @@ def encode(tenant: TenantKey, progress: Progress, window: SentWindow | None = No
     if progress.skipped:
         members["skipped"] = progress.skipped
     if progress.stopped:
-        members["stopped"] = [
-            (
-                *(*one.name, cursors.encode(Scope(tenant), one.at), one.reason, one.left),
-                *([] if one.stage == "encode" else [one.stage]),
-            )
-            for one in progress.stopped
-        ]
+        members["stopped"] = [_stopped(tenant, one, ends=_has_ends(progress)) for one in progress.stopped]
     if progress.ddl is not None:
         members["ddl"] = cursors.encode(Scope(tenant), progress.ddl)
     if progress.ids:
@@ -229,7 +230,7 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
     try:
         members: dict[str, Any] = json.loads(value)
         if members["version"] not in VERSIONS:
-            reason = f"the progress record has version {members['version']}; this program knows {PLAIN} to {WITH_LOAD}"
+            reason = f"the progress record has version {members['version']}; this program knows {PLAIN} to {WITH_ENDS}"
             raise failed("sink", where, f"{reason}: upgrade the workers")
         return Progress(
             cursors.decode(Scope(tenant), members["cursor"]),
@@ -240,10 +241,7 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
             {name: tuple(PartitionTally(*one) for one in tallies) for name, tallies in members["topics"].items()},
             _applied(members),
             int(members.get("skipped", 0)),
-            tuple(
-                StoppedTable((database, table), cursors.decode(Scope(tenant), at), reason, left, None, *stage)
-                for database, table, at, reason, left, *stage in members.get("stopped", ())
-            ),
+            tuple(_parsed(tenant, *one) for one in members.get("stopped", ())),
             cursors.decode(Scope(tenant), members["ddl"]) if "ddl" in members else None,
             dict(members.get("ids", {})),
             _load(members),
@@ -277,7 +275,35 @@ def window_of(value: bytes) -> StoredWindow | None:
         return None
 
 
+def _has_ends(progress: Progress) -> bool:
+    """Whether a record states until where tables are sent that have stopped: if several shards must agree on it."""
+    return (progress.shards or 1) > 1 and any(one.limit is not None for one in progress.stopped)
+
+
+def _stopped(tenant: TenantKey, one: StoppedTable, *, ends: bool) -> Sequence[object]:
+    members = [*one.name, cursors.encode(Scope(tenant), one.at), one.reason, one.left]
+    if ends and one.limit is not None:
+        return [*members, one.stage, cursors.encode(Scope(tenant), one.limit)]
+    return members if one.stage == "encode" else [*members, one.stage]
+
+
+def _parsed(
+    tenant: TenantKey,
+    database: str,
+    table: str,
+    at: str,
+    reason: str,
+    left: bool,
+    stage: HeldStage = "encode",
+    end: str | None = None,
+) -> StoppedTable:
+    limit = None if end is None else cursors.decode(Scope(tenant), end)
+    return StoppedTable((database, table), cursors.decode(Scope(tenant), at), reason, left, limit, stage)
+
+
 def _version(progress: Progress) -> int:
+    if _has_ends(progress):
+        return WITH_ENDS
     if progress.load is not None:
         return WITH_LOAD
     return WITH_WAITS if progress.stopped or progress.ddl is not None else PLAIN
@@ -317,6 +343,8 @@ def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int
     counted anew. Tables that were left behind continue with the others, and their events in between are not sent. The
     highest resolved message stays, because no lower one may follow (invariant 39).
 
+    A table that has stopped is retried under each new revision.
+
     A cut is a move to a ts at which the feed is divided into shards in another way. Every shard has sent everything at
     or below it, so no lost message is accepted, and no resolved message for that ts is due.
 
@@ -345,7 +373,7 @@ def revised(progress: Progress, wanted: Revision, ends: Mapping[str, Mapping[int
             topics = {name: _padded(tallies, len(ends.get(name, {}))) for name, tallies in topics.items()}
     elif moved is not None:
         topics = {name: tallies for name, tallies in topics.items() if not _differs(name, tallies, ends)}
-    stopped = progress.holding if moved is None else ()
+    stopped = tuple(replace(one, limit=None) for one in progress.holding) if moved is None else ()
     ddl = progress.ddl if progress.ddl is not None and progress.ddl <= at else None  # what is sent again waits again
     applied = Applied(revision=wanted.revision, from_ts=from_ts, after_ts=at.low_ts)
     return replace(progress, at=at, resolved_ts=resolved_ts, applied=applied, topics=topics, stopped=stopped, ddl=ddl)

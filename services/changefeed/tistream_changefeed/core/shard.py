@@ -176,7 +176,8 @@ class Shard:
         progress.check_kept(mine, ends)
         self._planned = self._acked = None
         self._pacing = ResolvedSchedule(self._every_ms)
-        ahead = tuple(one for one in mine.stopped if one.left or one.at < mine.at)  # the others are met on the way
+        # The others are met on the way.
+        ahead = tuple(one for one in mine.stopped if one.left or one.limit is not None or one.at < mine.at)
         self._planned, self._sent_ts = replace(mine, stopped=ahead), mine.at.low_ts
         self.grown_ts = progress.grown_ts(before, self.order.revision)
         return Transaction(NOTHING, (), self._planned)
@@ -301,6 +302,13 @@ class Shard:
         sent = [one.at for one in self.catching if one.touches(name)]
         limit = max(at, min(sent, default=self.at))
         one = StoppedTable(name, min(sent, default=limit), reason, left, limit, stage)
+        self._planned = replace(self._planned, stopped=replaced(self._planned.stopped, one))
+
+    def adopt(self, name: Name, at: Position, other: StoppedTable) -> None:
+        """Stop a table after the position `at`, up to which its events were sent, because `other` has stopped in
+        another shard."""
+        assert self._planned is not None
+        one = replace(other, name=name, at=at, limit=at)
         self._planned = replace(self._planned, stopped=replaced(self._planned.stopped, one))
 
     def catch_up(

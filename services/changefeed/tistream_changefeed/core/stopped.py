@@ -22,8 +22,9 @@ class StoppedTable:
     database waits. All events of the table at or before `at` are in the sink.
 
     `left`: the user has chosen to leave it behind, so DDLs and the checkpoint do not wait for it. `limit`: if the table
-    has stopped since the sink was opened, the position after which nothing of it is sent. None: it had stopped before,
-    and is being retried. `stage`: where its event was refused.
+    has stopped since the sink was opened, or in a feed with several shards since the feed was changed, the position
+    after which nothing of it is sent. None: it had stopped before, and is being retried. `stage`: where its event was
+    refused.
     """
 
     name: Name
@@ -39,6 +40,10 @@ class StoppedTable:
         if fold(database) != fold(other_database):
             return False
         return not table or not other_table or fold(table) == fold(other_table)
+
+    def covers(self, name: Name) -> bool:
+        """Whether all tables that `name` stands for are this table, or in this database."""
+        return self.touches(name) and (not self.name[1] or bool(name[1]))
 
     @property
     def end(self) -> Position:

@@ -251,6 +251,8 @@ class Holder:
             return None
         if shard.catching:
             sending.catch_up(view, self.budget, self._stopping.is_set)
+            if shard.catching:  # the holder was asked to stop
+                return None
         self._resolved_ts = view.resolved_ts()
         sending.sync()
         high = self._high(self._resolved_ts)

@@ -4,22 +4,24 @@ core/shard.py and the lanes in core/lanes.py decide."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tistream.clock import Clock
 from tistream.errors import FatalError, RetryableError
 from tistream.read.chosen_scope import ChosenScope
-from tistream.read.cursor import Position
+from tistream.read.cursor import Place, Position
 from tistream.read.scan import Budget
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name
 from tistream.secrets.references import masked
 from tistream.wire.bulk.changefeeds import HeldStage
+from tistream_changefeed.core import barrier
 from tistream_changefeed.core.failure import failed, retry
-from tistream_changefeed.core.lanes import CatchUpLane, Lane
+from tistream_changefeed.core.lanes import CatchUpLane, Lane, MainLane
 from tistream_changefeed.core.outgoing import NOTHING, Payload
+from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.segments import Segment, segments, windows
 from tistream_changefeed.core.shard import Shard, Transaction
 from tistream_changefeed.core.stopped import STOPPED_MAX
@@ -80,14 +82,21 @@ class Sending:
         lane, scope = CatchUpLane(shard), ChosenScope(shard.order.tenant, choice=self.pipeline.tables)
         while shard.catching:
             at = min(one.at for one in shard.catching)
+            behind = at if at.place is Place.DDL else None
             for batch in self.pipeline.scan(pool.source, scope, at, shard.at.commit_ts, budget).batches():
                 for one in segments(batch.events, at, batch.through):
+                    self._meet_behind(lane, behind)
                     at = one.rows_end if one.ddl_end is None else one.ddl_end
+                    involved = () if one.ddl is None else self.pipeline.concerned(one.ddl)
+                    waited = any(table.touches(name) for table in shard.catching for name in involved)
+                    behind = one.ddl_end if waited else None
                     self.segment(lane, one, pool, last=False)
                 if stopping():
                     return
                 if not shard.catching:
                     break
+            if shard.catching:
+                self._meet_behind(lane, behind)
             if shard.catching:
                 ts = shard.rejoined_ts
                 marks = () if ts is None else self.pipeline.resolved(ts, self.sink.topics())
@@ -103,14 +112,14 @@ class Sending:
         points, at = self.pipeline.sync_points, self.shard.at
         if points is None or not points.due(at):
             return
-        marks, after = () if self.shard.stopped else (SyncMark(at.commit_ts),), passed(at.commit_ts)
-        if self.shard.order.shards == 1:
-            self.commit(self.shard.send(NOTHING, 0, marks, after))
+        order, mark, after = self.shard.order, SyncMark(at.commit_ts), passed(at.commit_ts)
+        if order.shards == 1:
+            self.commit(self.shard.send(NOTHING, 0, () if self.shard.stopped else (mark,), after))
         else:
-            self._wait_for_others(at)
-            if self.sink.beyond(after):
-                marks = ()
-            self.commit(self.shard.send_ddl(self.pipeline.own(marks), after, 0))
+            others = self._meet(MainLane(self.shard), at)
+            above = barrier.beyond(others, range(order.shards), order.shard, after)
+            exact = not above and not self.shard.stopped and not any(one.stopped for one in others.values())
+            self.commit(self.shard.send_ddl(self.pipeline.own((mark,) if exact else ()), after, 0))
 
     def stop_refused(self, error: TablesRefused) -> None:
         """Stop tables of which the sink has refused a row or a DDL, after the position that it has acknowledged. The
@@ -120,30 +129,50 @@ class Sending:
             self._stop(name, Position(0), str(error), stage="sink")
         self.commit(self.shard.send(NOTHING, 0, (), self.shard.at))
 
-    def _wait_for_others(self, until: Position) -> None:
-        """Wait until every other shard of the feed has committed progress up to `until` (core/barrier.py). Raises
+    def _meet(self, lane: Lane, until: Position) -> Mapping[int, Progress]:
+        """Wait until every other shard of the feed has committed progress up to `until` (core/barrier.py), and stop the
+        tables of `lane` that have stopped before it in another shard. Returns the progress of the shards. Raises
         HolderStopped."""
-        if self.shard.uncommitted:  # the others wait for this one
-            self.commit(self.shard.send(NOTHING, 0, (), self.shard.at))
-        begun_ms = self.clock.monotonic_ms()
-        while late := self.sink.behind(until):
-            self.late = late
+        shard, order = self.shard, self.shard.order
+        if shard.uncommitted or shard.stops_unstored:  # the others wait for this one
+            self.commit(shard.send(NOTHING, 0, (), shard.at))
+        begun_ms, expected = self.clock.monotonic_ms(), range(order.shards)
+        while True:
+            found = self.sink.shards()
+            self.late = barrier.behind(found, expected, order.shard, order.fence, order.revision, until)
+            if not self.late:
+                break
             if self.pause(BARRIER_LOOK_S):
                 raise HolderStopped
-        self.late = ()
         self.tally.barrier_seconds += (self.clock.monotonic_ms() - begun_ms) / 1000
+        for one in barrier.stopped(found, expected, order.shard, until):
+            for name in lane.adopt(one, until):
+                self._check_room(name, one.reason)
+                log.error("a table has stopped in another shard", extra=self._fields(name, one.reason, left=one.left))
+        return found
+
+    def _meet_behind(self, lane: Lane, ddl_end: Position | None) -> None:
+        """In a feed with several shards, wait until every shard has sent the DDL before `ddl_end`; None: there is
+        none."""
+        if self.shard.order.shards > 1 and ddl_end is not None:
+            self._meet(lane, ddl_end)
+
+    def _meet_behind_newest(self) -> None:
+        """Wait until every shard has sent the newest DDL of this one, before rows or another DDL follow."""
+        before = self.shard.ddl
+        if before is not None and before != self._passed:
+            self._meet(MainLane(self.shard), before)
+            self._passed = before
 
     # ---- rows
 
     def _rows(self, lane: Lane, segment: Segment, *, last: bool) -> None:
+        if lane.resolves and len(lane.rows(segment.rows)):
+            self._meet_behind_newest()
         begun_ms = self.clock.monotonic_ms()
         encoded = self._encoded(lane, segment)
         if encoded is None:
             return
-        before = self.shard.ddl
-        if before is not None and before != self._passed:
-            self._wait_for_others(before)
-            self._passed = before
         self.sent_ms = begun_ms
         messages, letters = encoded.messages, list(encoded.letters)
         self._count(messages, self.clock.monotonic_ms() - begun_ms)
@@ -197,9 +226,13 @@ class Sending:
     # ---- DDLs
 
     def _ddl(self, lane: Lane, event: DdlEvent, before: Position, end: Position, pool: Pool) -> None:
-        names = self.pipeline.concerned(event)
+        names, several = self.pipeline.concerned(event), self.shard.order.shards > 1
         if not names or not lane.sends_ddl(names, end):
             return
+        if several:
+            if lane.resolves:
+                self._meet_behind_newest()
+            self._meet(lane, before)
         waits_for = lane.waits_for(names, end)
         if waits_for is not None:
             reason = f"DDL job {event.job_id} at commit_ts {event.commit_ts} waits for {waits_for.held_by.object}"
@@ -216,12 +249,11 @@ class Sending:
         if not marks:
             return
         self.sent_ms = self.clock.monotonic_ms()
-        if self.shard.order.shards == 1:
-            self.commit(lane.send(NOTHING, 0, marks, end, self.pipeline.skipped(marks)))
-        else:
-            self._wait_for_others(self.shard.at)
+        if several:
             own = self.pipeline.own(marks)
-            self.commit(self.shard.send_ddl(own, end, self.pipeline.skipped(own)))
+            self.commit(lane.send_ddl(own, end, self.pipeline.skipped(own)))
+        else:
+            self.commit(lane.send(NOTHING, 0, marks, end, self.pipeline.skipped(marks)))
 
     def _wait(self, names: Sequence[Name], before: Position, reason: str) -> None:
         """Stop all tables that a DDL concerns, because the DDL must wait for one of them that has stopped already.
@@ -233,17 +265,22 @@ class Sending:
 
     def _stop(self, name: Name, before: Position, reason: str, stage: HeldStage = "encode") -> None:
         """Stop a table after the position `before`, if the configuration says that errors stop tables. Otherwise raises
-        FeedFailed, which stops the feed. In a feed with several shards the whole feed stops, because the other shards
-        would pass the table's DDLs without this one."""
+        FeedFailed, which stops the feed. The other shards of a feed stop the table where they meet next."""
         choice = self.pipeline.errors.on_table_error(name)
-        if choice == "stop-feed" or self.shard.order.shards > 1:
+        if choice == "stop-feed":
             raise failed(stage, ".".join(name), reason)
         self._note(name, before, reason, left=choice == "leave-table", stage=stage)
 
     def _note(self, name: Name, at: Position, reason: str, *, left: bool, stage: HeldStage) -> None:
         shown = masked(reason, self.secrets)
-        if len(self.shard.stopped) >= STOPPED_MAX:
-            raise failed("encode", ".".join(name), f"{len(self.shard.stopped)} tables have stopped before it: {shown}")
         self.shard.stop(name, at, shown, left=left, stage=stage)
-        fields = {"shard": self.shard.order.name, "table": ".".join(name), "error": shown, "left": left}
-        log.error("a table has stopped", extra=fields)
+        self._check_room(name, shown)
+        log.error("a table has stopped", extra=self._fields(name, shown, left=left))
+
+    def _check_room(self, name: Name, reason: str) -> None:
+        count = len(self.shard.stopped) - 1
+        if count >= STOPPED_MAX:
+            raise failed("encode", ".".join(name), f"{count} tables have stopped before it: {reason}")
+
+    def _fields(self, name: Name, reason: str, *, left: bool) -> dict[str, object]:
+        return {"shard": self.shard.order.name, "table": ".".join(name), "error": reason, "left": left}

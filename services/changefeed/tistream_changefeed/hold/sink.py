@@ -47,12 +47,9 @@ class Sink(Protocol):
     def topics(self) -> Mapping[str, int]:
         """The topics that resolved messages go to, with their numbers of partitions."""
 
-    def behind(self, until: Position) -> Sequence[int]:
-        """The other shards of the feed whose progress in the sink has not reached `until`."""
-
-    def beyond(self, after: Position) -> Sequence[int]:
-        """The other shards of the feed that are above a sync point without having waited there for the others.
-        `after` is the position after the mark of the point. Call it once all shards have reached the point."""
+    def shards(self) -> Mapping[int, Progress]:
+        """The progress that the shards of the feed have committed, by shard, as far as the sink has any. That of this
+        shard may be missing."""
 
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Write the claim-check files to which messages refer, before the messages are written."""

@@ -101,17 +101,20 @@ class FeedBook:
 
     def pause(self, key: TenantKey, feed_id: str) -> Shown:
         """Pause a feed. Idempotent. Raises UnknownName, AlreadyDiffers."""
-        return self._change(key, feed_id, lambda feed, _: feed_changes.paused(feed))
+        return self._change(key, feed_id, feed_changes.paused)
 
     def resume(self, key: TenantKey, feed_id: str, checkpoint_ts: int | None = None) -> Shown:
         """Resume a feed; with `checkpoint_ts` move its checkpoint. Idempotent. Raises UnknownName, AlreadyDiffers,
         InvalidRequest."""
-        return self._change(key, feed_id, lambda feed, at: feed_changes.resumed(feed, checkpoint_ts, at))
+        return self._change(key, feed_id, lambda feed, shard: feed_changes.resumed(feed, shard, checkpoint_ts))
 
     def update(self, key: TenantKey, feed_id: str, wanted: ChangedFeed) -> Shown:
         """Change a feed that does not run. Idempotent. Raises UnknownName, AlreadyDiffers, InvalidRequest."""
         return self._change(
-            key, feed_id, lambda feed, at: feed_changes.updated(feed, wanted, at), secrets=wanted.secrets
+            key,
+            feed_id,
+            lambda feed, shard: feed_changes.updated(feed, wanted, shard.checkpoint_ts),
+            secrets=wanted.secrets,
         )
 
     def skip(self, key: TenantKey, feed_id: str, skip: Skip) -> Shown:
@@ -132,15 +135,15 @@ class FeedBook:
         self,
         key: TenantKey,
         feed_id: str,
-        change: Callable[[Feed, int], Feed],
+        change: Callable[[Feed, HeldShard], Feed],
         secrets: Mapping[str, str] = MappingProxyType({}),
     ) -> Shown:
-        """Change a feed, and end the leases of its workers. `change` is called with the feed and its checkpoint, and
-        returns the changed feed. `secrets` are encrypted texts, by name, that are stored with the feed."""
+        """Change a feed, and end the leases of its workers. `change` is called with the feed and its combined shards,
+        and returns the changed feed. `secrets` are encrypted texts, by name, that are stored with the feed."""
 
         def body(connection: Connection) -> Shown:
             feed, shard = feed_rows.one(connection, key, feed_id)
-            changed = change(feed, shard.checkpoint_ts)
+            changed = change(feed, shard)
             self._check_shards(connection, feed, changed)
             secret_rows.put_of_feed(connection, self._now_ms, key, feed_id, secrets)
             happening = feed_changes.change_event(feed, changed)
@@ -297,8 +300,9 @@ def _reported(
     applied, state = feed_shards.applied(together), feed_shards.state_after(together)
     meets = state == "finished" and feed.recut is not None and feed_shards.end_ts(feed) != feed.end_ts
     state = None if meets else state
-    happenings = feed_changes.report_events(before, report, applied, feed.applied, state)
-    quiet = before is not None and (before.phase, before.error) == (report.phase, report.error) and not happenings
+    happenings = feed_changes.report_events(before, report, reported, applied, feed.applied, state)
+    told = (report.phase, report.error, report.stopped)
+    quiet = before is not None and (before.phase, before.error, before.stopped) == told and not happenings
     if quiet and checkpoint_ts == shard.checkpoint_ts and shard.lease_until_ms - now_ms > RENEW_MS:
         return shard, feed_shards.postponed(feed, together), ()
     feed = feed_shards.continued_cut(feed, together) if meets else feed_shards.postponed(feed, together)

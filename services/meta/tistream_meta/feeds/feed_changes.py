@@ -22,15 +22,19 @@ _ONCE = "iceberg"  # the scheme of sinks that take no event again
 _NAMED: dict[str, What] = {"running": "running", "retrying": "retrying", "failed": "failed", "finished": "finished"}
 
 
-def paused(feed: Feed) -> Feed:
-    """The feed after a user has paused it. Raises AlreadyDiffers if the feed has finished."""
+def paused(feed: Feed, shard: HeldShard) -> Feed:
+    """The feed after a user has paused it. `shard` combines the feed's shards. If tables have stopped in a feed with
+    several shards, it gets another revision, under which all shards retry them once it is resumed. Raises
+    AlreadyDiffers if the feed has finished."""
     if feed.state == "finished":
         raise AlreadyDiffers(f"changefeed {feed.feed_id} has reached its end_ts: there is nothing to pause")
-    return replace(feed, state="paused", error=None)
+    return replace(feed, state="paused", error=None, revision=_retrying(feed, shard))
 
 
-def resumed(feed: Feed, checkpoint_ts: int | None, present_ts: int) -> Feed:
-    """The feed after a user has resumed it. With `checkpoint_ts` its checkpoint is moved there, from `present_ts`.
+def resumed(feed: Feed, shard: HeldShard, checkpoint_ts: int | None) -> Feed:
+    """The feed after a user has resumed it. With `checkpoint_ts` its checkpoint is moved there, from that of `shard`,
+    which combines the feed's shards. If it has failed, and tables have stopped before, its revision is as in
+    `paused`.
 
     Raises:
         AlreadyDiffers: the feed has finished, or the checkpoint of a running feed would be moved.
@@ -42,7 +46,8 @@ def resumed(feed: Feed, checkpoint_ts: int | None, present_ts: int) -> Feed:
                 f"changefeed {feed.feed_id} has reached its end_ts: update end_ts, or resume with a checkpoint_ts "
                 "to send again"
             )
-        return replace(feed, state="running", error=None)
+        revision = feed.revision if feed.state == "running" else _retrying(feed, shard)
+        return replace(feed, state="running", error=None, revision=revision)
     if feed.end_ts is not None and checkpoint_ts >= feed.end_ts:
         raise InvalidRequest(
             f"checkpoint_ts {checkpoint_ts} is not below end_ts {feed.end_ts}: nothing would be sent",
@@ -52,16 +57,24 @@ def resumed(feed: Feed, checkpoint_ts: int | None, present_ts: int) -> Feed:
         if feed.moved is not None and feed.moved == Move(revision=feed.revision, ts=checkpoint_ts):
             return feed  # the same call again
         raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, and then move its checkpoint")
-    if checkpoint_ts < present_ts and urlsplit(feed.sink_uri).scheme == _ONCE:
+    if checkpoint_ts < shard.checkpoint_ts and urlsplit(feed.sink_uri).scheme == _ONCE:
         raise InvalidRequest(
-            f"checkpoint_ts {checkpoint_ts} is below {present_ts}, the checkpoint of changefeed {feed.feed_id}: an "
-            "Iceberg table has each event once; for a replay create another changefeed, with another namespace",
+            f"checkpoint_ts {checkpoint_ts} is below {shard.checkpoint_ts}, the checkpoint of changefeed "
+            f"{feed.feed_id}: an Iceberg table has each event once; for a replay create another changefeed, with "
+            "another namespace",
             {"parameter": "checkpoint_ts"},
         )
     revision = feed.highest_revision + 1
     return replace(
         feed, state="running", error=None, revision=revision, moved=Move(revision=revision, ts=checkpoint_ts)
     )
+
+
+def _retrying(feed: Feed, shard: HeldShard) -> int:
+    """The revision under which a feed retries its tables that have stopped: with one shard, its present one."""
+    report = None if shard.report is None else FeedReport.model_validate_json(shard.report)
+    stopped = report is not None and not all(one.left for one in report.stopped)
+    return feed.highest_revision + 1 if stopped and feed_shards.shard_count(feed) > 1 else feed.revision
 
 
 def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
@@ -160,9 +173,9 @@ def change_event(before: Feed, after: Feed) -> Happening | None:
         event = f"DDL job {skip.ddl_job}" if skip.key is None else f"key {skip.key}"
         reason = f"{skip.table}, commit_ts {skip.commit_ts}, {event}: {skip.reason}"
         return Happening(what="skipped", revision=after.revision, reason=reason)
-    if after.revision != before.revision:
-        names = ("sink_uri", "config", "end_ts")
-        changed = ", ".join(name for name in names if getattr(before, name) != getattr(after, name))
+    names = ("sink_uri", "config", "end_ts")
+    changed = ", ".join(name for name in names if getattr(before, name) != getattr(after, name))
+    if changed:
         return Happening(what="updated", revision=after.revision, reason=changed)
     return Happening(what="paused" if after.state == "paused" else "resumed")
 
@@ -170,27 +183,33 @@ def change_event(before: Feed, after: Feed) -> Happening | None:
 def report_events(
     before: FeedReport | None,
     report: FeedReport,
+    others: Sequence[FeedReport | None],
     applied: Applied | None,
     known: Applied | None,
     state: StoredState | None,
 ) -> list[Happening]:
     """The events for the feed's history that follow from a worker's report. `before` is the previous report of this
-    shard. `applied` is the revision that all shards have applied, and `state` the feed's new state; None if unchanged.
-    If `applied` differs from `known`, which was recorded before, an event says that the revision is in force."""
+    shard, and `others` are those of the feed's other shards. `applied` is the revision that all shards have applied,
+    and `state` the feed's new state; None if unchanged. If `applied` differs from `known`, which was recorded before,
+    an event says that the revision is in force."""
     found = []
     if applied is not None and applied != known:
         found.append(_in_force(applied))
     unfinished = report.phase == "finished" != state
     if report.phase in _NAMED and not unfinished and report.phase != ("running" if before is None else before.phase):
         found.append(Happening(what=_NAMED[report.phase], reason=report.error))
-    return [*found, *_tables(() if before is None else before.stopped, report.stopped)]
+    there = [one for one in others if one is not None]
+    was, now = ([*there, *([] if one is None else [one])] for one in (before, report))
+    return [*found, *_tables(feed_shards.stopped(was), feed_shards.stopped(now))]
 
 
 def _tables(before: Sequence[StoppedTableInfo], now: Sequence[StoppedTableInfo]) -> list[Happening]:
-    """The events that record which tables have stopped, and which have continued, between two reports."""
-    was, became = ({(one.database, one.table): one for one in found} for found in (before, now))
-    new = [one for name, one in became.items() if name not in was or was[name].reason != one.reason]
-    gone = [one for name, one in was.items() if name not in became]
+    """The events that record which tables have stopped, and which have continued. `before`, `now`: those that have
+    stopped according to all shards of the feed."""
+    reasons = {(one.database, one.table, one.reason) for one in before}
+    names = {(one.database, one.table) for one in now}
+    new = [one for one in now if (one.database, one.table, one.reason) not in reasons]
+    gone = {(one.database, one.table): one for one in before if (one.database, one.table) not in names}.values()
     return [
         *(Happening(what="table-stopped", reason=f"{_table(one)}: {one.reason}") for one in new),
         *(Happening(what="table-goes-on", reason=_table(one), from_ts=one.checkpoint_ts) for one in gone),

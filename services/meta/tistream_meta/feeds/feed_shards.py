@@ -16,7 +16,16 @@ from urllib.parse import parse_qs, urlsplit
 
 from tistream.errors import InvalidRequest
 from tistream.model.ts import from_physical_ms
-from tistream.wire.bulk.changefeeds import SHARDS_MAX, Applied, FeedReport, Move, Phase, Recut, StoredState
+from tistream.wire.bulk.changefeeds import (
+    SHARDS_MAX,
+    Applied,
+    FeedReport,
+    Move,
+    Phase,
+    Recut,
+    StoppedTableInfo,
+    StoredState,
+)
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 
 POSTPONED_MS = 60_000  # of the pool's time, by which a cut is postponed each time
@@ -198,11 +207,22 @@ def _together(reports: Sequence[FeedReport], *, whole: bool) -> FeedReport:
             "retries": sum(one.retries for one in reports),
             "skipped": sum(one.skipped for one in reports),
             "since_ms": min(since, default=None),
-            "stopped": [one for report in reports for one in report.stopped],
-            "held_by": [held for one in reports for held in one.held_by],
+            "stopped": stopped(reports),
+            "held_by": list({held.model_dump_json(): held for one in reports for held in one.held_by}.values()),
             "error": next((one.error for one in reports if one.error is not None), None),
         }
     )
+
+
+def stopped(reports: Sequence[FeedReport]) -> list[StoppedTableInfo]:
+    """The tables that have stopped in the shards with these reports. A table that has stopped in several shards for one
+    reason is one entry, with the lowest checkpoint."""
+    found: dict[tuple[str, str, str], StoppedTableInfo] = {}
+    for one in (table for report in reports for table in report.stopped):
+        key = one.database, one.table, one.reason
+        if key not in found or int(one.checkpoint_ts) < int(found[key].checkpoint_ts):
+            found[key] = one
+    return list(found.values())
 
 
 def known_ts(feed: Feed, shard: HeldShard) -> int | None:

@@ -109,13 +109,9 @@ class LakeSink:
         """Implement Sink.topics: a feed into Iceberg has no topics."""
         return {}
 
-    def behind(self, until: Position) -> Sequence[int]:  # noqa: ARG002
-        """Implement Sink.behind: the feed has one shard."""
-        return ()
-
-    def beyond(self, after: Position) -> Sequence[int]:  # noqa: ARG002
-        """Implement Sink.beyond: the feed has one shard."""
-        return ()
+    def shards(self) -> Mapping[int, Progress]:
+        """Implement Sink.shards: the feed has no other shard."""
+        return {}
 
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Implement Sink.keep: there are no such files."""

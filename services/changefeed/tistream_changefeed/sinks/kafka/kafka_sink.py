@@ -16,9 +16,8 @@ from typing import Any, cast
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tistream.clock import Clock
-from tistream.read.cursor import Position
 from tistream.wire.bulk.changefeeds import SHARDS_MAX
-from tistream_changefeed.core import barrier, progress
+from tistream_changefeed.core import progress
 from tistream_changefeed.core.failure import failed, retry
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing, SentMessage
 from tistream_changefeed.core.progress import Progress
@@ -106,16 +105,9 @@ class KafkaSink:
         """The topics that resolved messages go to, with their numbers of partitions."""
         return self._topics.known()
 
-    def behind(self, until: Position) -> Sequence[int]:
-        """The other shards of the feed whose progress in the sink has not reached `until`."""
-        order = self._order
-        found = self._others.read(self._progress_end(), wait=False)
-        return barrier.behind(found, range(order.shards), order.shard, order.fence, order.revision, until)
-
-    def beyond(self, after: Position) -> Sequence[int]:
-        """Implement Sink.beyond."""
-        found = self._others.read(self._progress_end(), wait=False)
-        return barrier.beyond(found, range(self._order.shards), self._order.shard, after)
+    def shards(self) -> Mapping[int, Progress]:
+        """Implement Sink.shards: the progress of the other shards."""
+        return self._others.read(self._progress_end(), wait=False)
 
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Write the claim-check files to which messages refer, before the messages are written."""

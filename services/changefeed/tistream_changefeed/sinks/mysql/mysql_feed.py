@@ -21,7 +21,6 @@ from tistream_changefeed.config.plan import (
     PlannedTable,
     check_filters,
     included_tables,
-    shard_warnings,
     table_warnings,
 )
 from tistream_changefeed.core.shard import Order
@@ -63,7 +62,7 @@ class MySqlFeed:
             PlannedTable(*one.name, "", "", tuple(column.name for column in one.table.visible_columns))
             for one in included.sent
         )
-        warnings = (*table_warnings(self.config, included), *shard_warnings(self.config))
+        warnings = tuple(table_warnings(self.config, included))
         return FeedPlan(planned, {}, warnings, included.left_out)
 
     def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:  # noqa: ARG002

@@ -17,7 +17,6 @@ from tistream.concurrency import new_executor
 from tistream.read.cursor import Position
 from tistream.schema.tidb.create_table import Dialect
 from tistream.wire.bulk.changefeeds import SHARDS_MAX
-from tistream_changefeed.core import barrier
 from tistream_changefeed.core import progress as records
 from tistream_changefeed.core.failure import retry
 from tistream_changefeed.core.new_tables import NewTables
@@ -92,17 +91,10 @@ class MySqlSink:
         """Implement Sink.topics: a server has none."""
         return {}
 
-    def behind(self, until: Position) -> Sequence[int]:
-        """Implement Sink.behind."""
+    def shards(self) -> Mapping[int, Progress]:
+        """Implement Sink.shards."""
         order = self._order
-        found = stored_progress.of_shards(self._slots[FIRST].target(), self._server, order, order.shards)
-        return barrier.behind(found, range(order.shards), order.shard, order.fence, order.revision, until)
-
-    def beyond(self, after: Position) -> Sequence[int]:
-        """Implement Sink.beyond."""
-        order = self._order
-        found = stored_progress.of_shards(self._slots[FIRST].target(), self._server, order, order.shards)
-        return barrier.beyond(found, range(order.shards), order.shard, after)
+        return stored_progress.of_shards(self._slots[FIRST].target(), self._server, order, order.shards)
 
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Implement Sink.keep: no message is too large for a server."""

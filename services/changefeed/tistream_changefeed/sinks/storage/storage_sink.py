@@ -95,13 +95,9 @@ class StorageSink:
         """Implement Sink.topics: none, because there are no resolved messages."""
         return {}
 
-    def behind(self, until: Position) -> Sequence[int]:  # noqa: ARG002
-        """Implement Sink.behind: none, because a feed into files has one shard."""
-        return ()
-
-    def beyond(self, after: Position) -> Sequence[int]:  # noqa: ARG002
-        """Implement Sink.beyond: the feed has one shard."""
-        return ()
+    def shards(self) -> Mapping[int, Progress]:
+        """Implement Sink.shards: a feed into files has no other shard."""
+        return {}
 
     def keep(self, claims: Sequence[ClaimFile]) -> None:
         """Implement Sink.keep: there are no such files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import threading
@@ -17,7 +18,7 @@ import pytest
 from support.certificates import Authority
 from support.feed_batches import golden_windows
 from support.feed_run import StillView
-from support.feed_tables import Change, batch, column, version
+from support.feed_tables import Change, Key, batch, column, version
 from support.mariadb import MariaDb
 from support.mariadb import running as mariadb_running
 from support.mysql_feed import (
@@ -50,17 +51,18 @@ from tistream.read.cursor import Position, Scope
 from tistream.rules.table_rules import TableRules
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.create_table import Dialect, table_statements
-from tistream.schema.tidb.table import ENUM, VARCHAR, VECTOR
+from tistream.schema.tidb.table import BIT, ENUM, SET, VARCHAR, VECTOR
 from tistream.secrets.sealing import private_keys, seal
 from tistream.service.ids import random_id
 from tistream.targets.mysql import TargetFailed
-from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed, Move, Skip
+from tistream.wire.bulk.changefeeds import CheckChangefeed, CreateChangefeed, HeldBy, Move, Skip
 from tistream.wire.bulk.feed_verify import VerifyFeed
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.load import Load
 from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.progress import Fence, Progress, Revision
 from tistream_changefeed.core.shard import Order, Shard, Transaction
+from tistream_changefeed.dispatch.table_shards import TableShard
 from tistream_changefeed.feed_checks import FeedChecks
 from tistream_changefeed.fingerprints.rows import row_fingerprints
 from tistream_changefeed.fingerprints.windows import SentWindow
@@ -684,6 +686,51 @@ def test_a_ddl_that_changes_a_large_table_does_not_begin_while_a_session_uses_it
         assert of_feed.other.target().rows("SELECT done FROM tistream.ddl") == [(1,)]
 
 
+def test_a_large_ddl_does_not_begin_behind_a_session_that_came_after_the_check(
+    server: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ddl_runner, "LARGE_BYTES", 0)
+    mark = DdlMark(event("alter table a modify v bigint", "modify column"), (), (("shop", "a"),))
+    server.run("CREATE DATABASE shop")
+    server.run("CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
+    server.run(f"REVOKE LOCK TABLES ON *.* FROM {USER}@127.0.0.1")  # so the check lets it pass
+    with ddls(server) as of_feed, closing(server.connect()) as user, user.cursor() as cursor:
+        cursor.execute("SELECT * FROM shop.a")
+        told: list[HeldBy | None] = []
+        with pytest.raises(FeedFailed, match=r"job 7 .* waits for a session that uses table shop\.a") as refused:
+            replace(of_feed, lock_wait_s=2, tell=told.append).run(mark)
+        assert (refused.value.failure.kind, refused.value.failure.cause) == ("retry", "locked")
+        assert f": {user.thread_id()} (root@" in refused.value.failure.reason
+        assert {one.object for one in told if one is not None} == {"shop.a"}
+        assert told[-1] is None
+        server.run("INSERT INTO shop.a VALUES (1, 1)")  # others do not wait meanwhile
+        assert "bigint" not in server.run("SHOW CREATE TABLE shop.a")[0][1]
+        user.rollback()
+        replace(of_feed, lock_wait_s=int(PATIENCE_S)).run(mark)
+        assert "bigint" in server.run("SHOW CREATE TABLE shop.a")[0][1]
+
+
+def test_a_ddl_that_waits_says_for_which_session_while_it_waits(server: MariaDb) -> None:
+    world = golden_world("everything")
+    events = world.source.ddl_events(Scope(world.tenant), Window(world.snapshot_ts, world.end_ts)).events
+    first = next(one for one in events if one.table == "ddl1" and one.action == "add column")
+    run = MySqlFeedRun(world, server, document(["shop.ddl1"]), "?snapshot=now", start_ts=first.commit_ts - 1)
+    holder = run.holder()
+
+    def loaded() -> bool:
+        holder.step()
+        return holder.shard.acked is not None and holder.shard.acked.load is None
+
+    eventually(loaded)
+    with closing(server.connect()) as user, user.cursor() as cursor, working(holder):
+        cursor.execute("SELECT * FROM shop.ddl1")
+        shown = f": {user.thread_id()} (root@"
+        eventually(lambda: any(shown in one.reason for one in holder.report().held_by))
+        assert holder.report().phase == "running"
+        user.rollback()
+    assert (holder.shard.phase, holder.report().held_by) == ("finished", [])
+
+
 def test_a_ddl_that_changes_a_large_table_is_executed_without_the_right_to_lock_it(
     server: MariaDb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -808,6 +855,36 @@ def test_a_table_whose_row_is_refused_stops_by_name_and_goes_on_after_a_repair(s
     assert differing(world, server, FEW) == []
 
 
+def test_a_table_whose_ddl_one_shard_is_refused_stops_in_the_shard_that_has_its_rows(server: MariaDb) -> None:
+    world = golden_world("everything")
+    rules = ["shop.modpk", "shop.k_*", "shop.items"]
+    named = {one.name[1]: one for one in tables_of(world) if one.name[0] == "shop"}
+    taken = next(name for name in sorted(named) if name.startswith("k_") and TableShard(1, 2).has(named[name]))
+    server.run("CREATE DATABASE shop")
+    server.run(f"CREATE TABLE shop.{taken} (by_hand INT)")
+    run = MySqlFeedRun(world, server, document(rules), "?worker-count=2", shards=2)
+    holders = run.holder(0), run.holder(1)
+    with working(holders[0]), working(holders[1]):
+        for holder in holders:
+            eventually(lambda shard=holder.shard: shard.acked is not None and shard.acked.at.commit_ts >= world.end_ts)
+            holder.stop()
+    reports = [holder.report() for holder in holders]
+    for report in reports:
+        (reason,) = {one.reason for one in report.stopped if one.table == taken}
+        assert "already exists" in reason
+    stopped = {one.table for report in reports for one in report.stopped}
+    assert set(differing(world, server, [*rules, f"!shop.{taken}"])) <= stopped, "the others have gone on"
+    assert stopped != {name for name in named if TableRules.parse(rules, case_sensitive=True).matches("shop", name)}
+    assert server.run(f"SELECT * FROM shop.{taken}") == []
+    server.run(f"DROP TABLE shop.{taken}")
+    server.run(table_statements(named[taken].stored.info(), named[taken].name, Dialect.MARIADB).create)
+    run.revision = 1
+    again = run.holder(0), run.holder(1)
+    with working(again[0]), working(again[1]):
+        pass
+    assert differing(world, server, rules, 20) == []
+
+
 def test_a_ddl_that_the_user_skips_is_a_dead_letter(server: MariaDb) -> None:
     world = golden_world("everything")
     window = Window(world.snapshot_ts, world.end_ts)
@@ -867,6 +944,39 @@ def test_an_enum_that_is_no_member_is_written_and_nothing_else_is_changed_with_i
         with pytest.raises(TablesRefused, match=r"table d\.t: .*value too long.*; repair the table there, then resume"):
             sink.write(written((5, "x", "longer")))
     assert len(server.run("SELECT a FROM d.t")) == 3
+
+
+@pytest.mark.parametrize("names", [("e",), ("s",), ("b",), ("e", "s", "b")])
+def test_rows_whose_keys_are_members_and_bits_are_found_again(server: MariaDb, names: tuple[str, ...]) -> None:
+    """Members are in another order than their names, one is called like the number of another, and 0 is no member."""
+    values = {"e": ["b", "a", "10", "1", ""], "s": ["", "b", "a", "b,a"], "b": [0, 1, 10, (1 << 64) - 1]}
+    server.run("CREATE DATABASE d")
+    types = {"e": "ENUM('b', 'a', '10', '1')", "s": "SET('b', 'a')", "b": "BIT(64)"}
+    declared = ", ".join(f"{name} {types[name]}" for name in names)
+    server.run(f"CREATE TABLE d.t ({declared}, v INT, PRIMARY KEY ({', '.join(names)}))")
+    of_type = {
+        "e": column("e", ENUM, flag=3, Elems=["b", "a", "10", "1"]),
+        "s": column("s", SET, flag=3, Elems=["b", "a"]),
+        "b": column("b", BIT, flag=3, Flen=64),
+    }
+    of = version([*(of_type[name] for name in names), column("v")], [Key("PRIMARY", names, primary=True)])
+    keys = [dict(zip(names, one, strict=True)) for one in itertools.product(*(values[name] for name in names))]
+
+    def written(commit_ts: int, changes: list[tuple[dict[str, Any] | None, dict[str, Any] | None]]) -> Transaction:
+        found = [Change(old, new, commit_ts, key=repr(old or new).encode()) for old, new in changes]
+        window = split(EventWindow((batch(of, found),), ()), by_unique_index)
+        return Transaction(NetWindow(net(window), commit_ts), (), Progress(Position(commit_ts), 0, Fence(1, 1)))
+
+    def there() -> list[tuple[Any, ...]]:
+        shown = ", ".join(f"{name} + 0" if name == "b" else name for name in names)
+        return sorted(server.run(f"SELECT {shown}, v FROM d.t"))
+
+    with opened(server) as sink:
+        sink.write(written(11, [(None, {**key, "v": 1}) for key in keys]))
+        assert there() == sorted((*key.values(), 1) for key in keys)
+        sink.write(written(12, [({**key, "v": 1}, {**key, "v": 2}) for key in keys[::3]]))
+        sink.write(written(13, [({**key, "v": 1}, None) for key in keys[1::3]]))
+    assert there() == sorted([(*key.values(), 2) for key in keys[::3]] + [(*key.values(), 1) for key in keys[2::3]])
 
 
 def test_a_server_is_known_by_its_certificate_and_knows_the_feed_by_its_own(server: MariaDb, tmp_path: Path) -> None:

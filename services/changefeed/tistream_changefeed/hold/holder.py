@@ -177,6 +177,8 @@ class Holder:
     def _held_by_others(self) -> Iterator[HeldBy]:
         if (slowed := self._slowed) is not None:
             yield slowed.held_by
+        if (sink := self._sink) is not None and (held := sink.held_by) is not None:
+            yield held
         for late in () if self._sending is None else self._sending.late:
             reason = "it has not come to the DDL that the others wait at: its worker, or its partitions, say why"
             yield HeldBy(stage="ddl", object=f"shard {late}", reason=reason)

@@ -15,6 +15,7 @@ from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import ScanSource
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name, TableVersion
+from tistream.wire.bulk.changefeeds import HeldBy
 from tistream_changefeed.core.outgoing import Mark, Payload
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Transaction
@@ -57,6 +58,10 @@ class Sink(Protocol):
     @property
     def waits(self) -> bool:
         """Whether `write` has taken rows that are not durable yet, because the sink collects more rows first."""
+
+    @property
+    def held_by(self) -> HeldBy | None:
+        """What a call of `write` that has not returned waits for; None if that is not known. Any thread may ask."""
 
     def write(self, transaction: Transaction) -> bool:
         """Make a transaction durable, together with earlier ones that are not durable yet: all of them, or nothing.

@@ -117,6 +117,10 @@ class LakeSink:
         """Implement Sink.keep: there are no such files."""
         assert not claims
 
+    @property
+    def held_by(self) -> None:
+        """Implement Sink.held_by: an error says what a call waits for."""
+
     def write(self, transaction: Transaction) -> bool:
         """Implement Sink.write: collect rows, or commit them if their window ends here. A DDL ends every window."""
         try:

@@ -120,6 +120,10 @@ class KafkaSink:
         """Implement Sink.waits: each transaction is durable at once."""
         return False
 
+    @property
+    def held_by(self) -> None:
+        """Implement Sink.held_by: an error says what a call waits for."""
+
     def write(self, transaction: Transaction) -> bool:
         """Make a transaction durable: all of it, or nothing. Returns True."""
         rows = cast(Outgoing, transaction.rows)  # no other payloads and marks are made for a Kafka feed

@@ -4,16 +4,19 @@ side. Each transaction fails if another holder has taken the slot."""
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 from tistream.clock import Clock
 from tistream.schema.tidb.create_table import Dialect
+from tistream.schema.visible import Name
 from tistream.targets.mysql import ANSWER_S, EXPLICIT_RANDOM, STRICT, MySqlTarget, TargetFailed
 from tistream.targets.mysql_url import MySqlUrl
 from tistream_changefeed.core.failure import FeedFailed, failed, fenced, refused, retry
 from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.sinks.mysql.faults import changed_values, fault_of
+from tistream_changefeed.sinks.mysql.lock_holders import LockHolders, lock_holders
 from tistream_changefeed.sinks.mysql.statements import Statement
 from tistream_changefeed.sinks.mysql.target import IDLE_S, PROGRESS, MySqlServer
 from tistream_changefeed.table_errors.tables_refused import TablesRefused
@@ -114,6 +117,21 @@ class Slot:
         FeedFailed."""
         try:
             return self._within().execute(sql, values)
+        except TargetFailed as error:
+            raise self._failed(error) from error
+
+    def rows(self, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        """Read the rows of a query within the transaction. Raises FeedFailed."""
+        try:
+            return self._within().rows(sql, values)
+        except TargetFailed as error:
+            raise self._failed(error) from error
+
+    def lock_holders(self, tables: Sequence[Name], other: int) -> LockHolders:
+        """The sessions that hold a lock of the first of `tables` that is locked, except this one and that with the id
+        `other`. Called within a transaction. Raises FeedFailed."""
+        try:
+            return lock_holders(self._within(), tables, [other])
         except TargetFailed as error:
             raise self._failed(error) from error
 

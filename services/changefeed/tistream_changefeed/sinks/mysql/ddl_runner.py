@@ -5,39 +5,44 @@ before it. After a crash the definitions show whether it was executed. The row o
 that a holder that was replaced cannot execute a DDL late.
 
 A DDL waits for transactions that use its table, and statements that come after it wait behind it. So it waits for
-some seconds at most (LOCK_WAIT_S), and is tried again later. TiDB has no such limit. A DDL that changes a large table
-(above LARGE_BYTES) waits for the lock once more at its end, and if it gave up then, the server would undo the work of
-hours, each time. So before such a DDL, LOCK TABLES waits for the seconds, and the DDL has the server's own limit. A
-transaction that begins between the two statements is waited for as at the end.
+some seconds at most (LOCK_WAIT_S), and is tried again later. In TiDB no statement waits behind a DDL, and there is no
+limit. A DDL that changes a large table (above LARGE_BYTES) waits for the lock once more at its end, and if it gave up
+then, the server would undo the work of hours, each time. So before such a DDL, LOCK TABLES waits for the seconds, and
+the DDL has the server's own limit. If a transaction begins between the two statements, the DDL is ended after the
+seconds, unless it was seen at work.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from concurrent.futures import Executor, TimeoutError
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, TimeoutError
 from dataclasses import dataclass
 
 from tistream.schema.tidb.create_table import Dialect
 from tistream.schema.tidb.quoting import quoted_name
 from tistream.schema.visible import Name
 from tistream.targets.mysql import MySqlTarget, TargetFailed
+from tistream.wire.bulk.changefeeds import HeldBy
 from tistream_changefeed.core.failure import FeedFailed, retry
 from tistream_changefeed.core.shard import Order
 from tistream_changefeed.sinks.mysql.connection import Slot, failure_of
 from tistream_changefeed.sinks.mysql.ddl import DdlRefused, ddl_statements, is_quick, looked_at, session_time
 from tistream_changefeed.sinks.mysql.faults import fault_of
-from tistream_changefeed.sinks.mysql.lock_holders import lock_holders
+from tistream_changefeed.sinks.mysql.lock_holders import LockHolders, LockWait, lock_holders
 from tistream_changefeed.sinks.mysql.payload import DdlMark
 from tistream_changefeed.sinks.mysql.stored_progress import feed_key
 from tistream_changefeed.sinks.mysql.target import DDLS, IDLE_S, MySqlServer
 from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 LOCK_WAIT_S = 30
+LOOK_S = 1.0  # between two looks at the session of a DDL, which are signs of life of the connection that has the lock
 LARGE_BYTES = 1 << 30  # of data and indexes
-ALIVE_S = 10.0  # between two signs of life of the connection that has the lock, while a DDL runs
 DATABASE_EXISTS = 1007
 LOCK_WAIT = 1205
+INTERRUPTED = 1317
 _ABSENT = frozenset({1049, 1146})  # unknown database, no such table
 PROHIBITED = 1105  # any unknown error; with it, a Percona cluster (pxc_strict_mode) refuses LOCK TABLES
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
@@ -47,7 +52,7 @@ _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 class DdlRunner:
     """Executes DDLs on the connection of `other`, while a transaction of `slot`, the first slot, keeps newer holders
     out. `begun` is the cursor that this transaction stores in the slot's row. `lock_wait_s`: how many seconds a DDL
-    waits for sessions that use its table, unless the table is large."""
+    waits for sessions that use its table. `tell` is called with what a DDL waits for, and with None when it goes on."""
 
     server: MySqlServer
     order: Order
@@ -57,6 +62,7 @@ class DdlRunner:
     dialect: Dialect
     begun: str
     lock_wait_s: int
+    tell: Callable[[HeldBy | None], None]
 
     def run(self, mark: DdlMark) -> None:
         """Execute the statements of a DDL, except those that were executed before a crash. Raises FeedFailed, and
@@ -83,13 +89,15 @@ class DdlRunner:
                 return
             if stored:
                 self._check_ended(server, comment)
-            now = self._definitions(server, looked_at(mark))
+            now, large = self._definitions(server, looked_at(mark)), False
             if not stored or stored[0][1] == now:
-                if self.dialect is not Dialect.TIDB and not is_quick(mark.event.action) and _large(server, mark):
+                large = self.dialect is not Dialect.TIDB and not is_quick(mark.event.action) and _large(server, mark)
+                if large:
                     here = zip(looked_at(mark), json.loads(now), strict=True)
                     _wait_until_unused(server, [name for name, definition in here if name[1] and definition])
                     server.execute("SET SESSION lock_wait_timeout = DEFAULT")
-                self._execute(server, mark, f"{comment} {sql}", (*key, mark.event.commit_ts, 0, now, sql), not stored)
+                row = (*key, mark.event.commit_ts, 0, now, sql)
+                self._execute(server, mark, f"{comment} {sql}", row, new=not stored, large=large)
         except TargetFailed as error:
             failure = self._failed(error, mark, server)
             self.other.close()
@@ -98,7 +106,9 @@ class DdlRunner:
         self.slot.execute(f"UPDATE {DDLS} SET done = 1 WHERE {where}", key)
         self.slot.commit()
 
-    def _execute(self, server: MySqlTarget, mark: DdlMark, sql: str, row: tuple[object, ...], new: bool) -> None:
+    def _execute(
+        self, server: MySqlTarget, mark: DdlMark, sql: str, row: tuple[object, ...], *, new: bool, large: bool
+    ) -> None:
         event = mark.event
         if new:
             self.slot.begin(self.begun)
@@ -114,18 +124,37 @@ class DdlRunner:
             if event.table:
                 server.execute(f"USE {quoted_name(event.database)}")
             server.execute(f"SET SESSION timestamp = {session_time(mark)}")
-            running = self.executor.submit(server.execute, sql)
-            while True:
-                try:
-                    running.result(ALIVE_S)
-                    break
-                except TimeoutError:
-                    self.slot.execute("SELECT 1")
+            self._watched(self.executor.submit(server.execute, sql), server, mark, large=large)
         except TargetFailed as error:
             if error.code != DATABASE_EXISTS or event.action != "create schema":
                 raise self._refused(error, mark, server) from error
         finally:
+            self.tell(None)
             self.slot.rolled_back()
+
+    def _watched(self, running: Future[int], server: MySqlTarget, mark: DdlMark, *, large: bool) -> None:
+        """Wait until a DDL has ended, and report which sessions it waits for. One of a large table is ended if it waits
+        too long before it begins to work. Raises TargetFailed, FeedFailed."""
+        wait = LockWait(math.ceil(self.lock_wait_s / LOOK_S))
+        while True:
+            try:
+                running.result(LOOK_S)
+                return
+            except TimeoutError:
+                pass
+            found = self.slot.rows("SELECT state FROM information_schema.processlist WHERE id = %s", (server.number,))
+            if self.dialect is Dialect.TIDB or not wait.seen(found[0][0] if found else None):
+                self.tell(None)
+                continue
+            holders = self.slot.lock_holders(mark.names, server.number)
+            self.tell(HeldBy(stage="ddl", object=holders.shown, reason=_waits_for(mark, holders)))
+            if large and wait.over:
+                self.slot.execute(f"KILL QUERY {server.number}")
+                try:
+                    running.result()
+                    return
+                except TargetFailed as error:
+                    raise _locked(mark, holders) if error.code == INTERRUPTED else error from error
 
     def _refused(self, error: TargetFailed, mark: DdlMark, server: MySqlTarget) -> Exception:
         if fault_of(error.code) == "table":
@@ -141,9 +170,7 @@ class DdlRunner:
             holders = lock_holders(server, mark.names, [self.slot.target().number])
         except TargetFailed as other:
             return failure_of(other, self.server)
-        table, event = ".".join(holders.table).removesuffix("."), mark.event
-        reason = f"DDL job {event.job_id} at commit_ts {event.commit_ts} waits for {holders}"
-        return retry("ddl", table, f"{reason}; the feed goes on by itself once that transaction has ended", "locked")
+        return _locked(mark, holders)
 
     def _check_ended(self, server: MySqlTarget, comment: str) -> None:
         """Check that the statement of a holder that was killed does not run any more."""
@@ -164,6 +191,15 @@ class DdlRunner:
             if error.code in _ABSENT:
                 return None
             raise
+
+
+def _waits_for(mark: DdlMark, holders: LockHolders) -> str:
+    return f"DDL job {mark.event.job_id} at commit_ts {mark.event.commit_ts} waits for {holders}"
+
+
+def _locked(mark: DdlMark, holders: LockHolders) -> FeedFailed:
+    reason = f"{_waits_for(mark, holders)}; the feed goes on by itself once that transaction has ended"
+    return retry("ddl", holders.shown, reason, "locked")
 
 
 def _large(server: MySqlTarget, mark: DdlMark) -> bool:

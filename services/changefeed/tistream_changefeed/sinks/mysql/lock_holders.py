@@ -30,6 +30,28 @@ _OPEN = (
 _SHOWN_MAX = 5  # sessions in a text
 
 
+@dataclass(slots=True)
+class LockWait:
+    """Decides how long a DDL of a large table waits for a lock: at most `looks_max` looks at its session, one a time,
+    from its beginning on. A DDL that was seen at work is not ended, because its work would be undone. Pure."""
+
+    looks_max: int
+    _looks: int = 0
+    _worked: bool = False
+
+    def seen(self, state: str | None) -> bool:
+        """Record the state of the session, as the list of processes has it. Returns whether it waits for a lock."""
+        waits = state is not None and state.startswith("Waiting for") and state.endswith("lock")
+        self._looks += 1
+        self._worked = self._worked or not waits
+        return waits
+
+    @property
+    def over(self) -> bool:
+        """Whether the DDL has waited for so long that it must be ended."""
+        return not self._worked and self._looks >= self.looks_max
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """A connection to the server. `seconds`: for how long it has been in its present state."""
@@ -52,8 +74,13 @@ class LockHolders:
     sessions: Sequence[Session]
     certain: bool
 
+    @property
+    def shown(self) -> str:
+        """The name of the table, or of the database if it stands for all tables of it."""
+        return ".".join(self.table).removesuffix(".")
+
     def __str__(self) -> str:
-        table = ".".join(self.table).removesuffix(".")
+        table = self.shown
         shown = ", ".join(map(str, self.sessions[:_SHOWN_MAX]))
         if not self.sessions:
             return f"a session that uses table {table}: `SHOW PROCESSLIST` there has it"

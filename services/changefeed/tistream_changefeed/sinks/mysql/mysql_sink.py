@@ -16,7 +16,7 @@ from tistream.clock import Clock
 from tistream.concurrency import new_executor
 from tistream.read.cursor import Position
 from tistream.schema.tidb.create_table import Dialect
-from tistream.wire.bulk.changefeeds import SHARDS_MAX
+from tistream.wire.bulk.changefeeds import SHARDS_MAX, HeldBy
 from tistream_changefeed.core import progress as records
 from tistream_changefeed.core.failure import retry
 from tistream_changefeed.core.new_tables import NewTables
@@ -63,6 +63,7 @@ class MySqlSink:
         self._executor: Executor | None = None
         self._dialect = Dialect.MYSQL
         self._at = self._high = Position(0)
+        self._held_by: HeldBy | None = None
         self._windows = 0  # the number of the newest one that is stored
 
     @property
@@ -105,6 +106,11 @@ class MySqlSink:
         """Implement Sink.waits: each transaction is durable at once."""
         return False
 
+    @property
+    def held_by(self) -> HeldBy | None:
+        """Implement Sink.held_by: the sessions that a DDL waits for."""
+        return self._held_by
+
     def write(self, transaction: Transaction) -> bool:
         """Implement Sink.write. Raises FeedFailed; and TablesRefused if the server refuses rows or a DDL of a table,
         and then the progress is what it was before."""
@@ -139,7 +145,11 @@ class MySqlSink:
             self._dialect,
             self._text(self._high),
             self._lock_wait_s,
+            self._tell,
         )
+
+    def _tell(self, held: HeldBy | None) -> None:
+        self._held_by = held
 
     def _create(self, mark: NewTables) -> None:
         first, server = self._slots[FIRST], self._ddls.target()

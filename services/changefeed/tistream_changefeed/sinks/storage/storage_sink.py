@@ -103,6 +103,10 @@ class StorageSink:
         """Implement Sink.keep: there are no such files."""
         assert not claims
 
+    @property
+    def held_by(self) -> None:
+        """Implement Sink.held_by: an error says what a call waits for."""
+
     def write(self, transaction: Transaction) -> bool:
         """Implement Sink.write: collect rows, or flush them if their window ends here. A DDL ends every window."""
         rows, progress = transaction.rows, transaction.progress

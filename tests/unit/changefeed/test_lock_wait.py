@@ -1,0 +1,21 @@
+"""How long a DDL of a large table waits for a lock on a MySQL server."""
+
+from __future__ import annotations
+
+import pytest
+
+from tistream_changefeed.sinks.mysql.lock_holders import LockWait
+
+WAITS = "Waiting for table metadata lock"
+
+
+def test_a_ddl_that_has_waited_from_its_beginning_on_is_ended() -> None:
+    wait = LockWait(3)
+    assert [(wait.seen(WAITS), wait.over) for _ in range(3)] == [(True, False), (True, False), (True, True)]
+
+
+@pytest.mark.parametrize("state", ["copy to tmp table", "", None])
+def test_a_ddl_that_was_seen_at_work_is_not_ended(state: str | None) -> None:
+    wait = LockWait(1)
+    assert (wait.seen(state), wait.over) == (False, False)
+    assert (wait.seen(WAITS), wait.over) == (True, False)

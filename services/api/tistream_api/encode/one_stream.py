@@ -10,12 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from tistream.read.arrow.row_batches import nameless_schema, row_schema
 from tistream.read.cursor import Scope
 from tistream.read.events import Ddls, Events, RawRows, Rows
 from tistream.read.raw_scope import RawScope
 from tistream.read.source import TenantSource
 from tistream.read.source_contract import Batch
-from tistream_api.encode.arrow_batches import DDL_SCHEMA, batches, nameless_schema, row_schema
+from tistream_api.encode.arrow_batches import DDL_SCHEMA, batches
 from tistream_api.encode.arrow_stream import END_OF_STREAM
 from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.piece import Piece

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from tistream.decode.json_lines import LineColumn, LineGroup, LineWriter
 from tistream.decode.json_text import object_parts
 from tistream.decode.kernels.render_kernel import Form
-from tistream_api.encode.arrow_batches import BATCH_ROWS, ROWID, VERSION, field_of
+from tistream.read.arrow.row_batches import BATCH_ROWS, ROWID, VERSION, field_of
 from tistream_api.encode.arrow_stream import END_OF_STREAM
 from tistream_api.encode.one_stream import marker_batch
 from tistream_api.encode.parquet_tar import storable

@@ -10,7 +10,7 @@ of other processes, are parsed here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -134,6 +134,22 @@ def read_footer(key: str, tail: bytes, size: int, bytes_max: int | None = None) 
         return ParquetFooter(start, length, key_values, groups, metadata)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptObject(key, f"its Parquet footer cannot be read: {error}") from error
+
+
+def footer_of_groups(footer: ParquetFooter, indexes: Sequence[int]) -> bytes:
+    """Build the end of a Parquet file, from the footer to the last magic bytes, that describes only these row groups of
+    `footer`, in this order, without their statistics. Their offsets stay, so `read_footer` accepts the result in place
+    of the file's own end."""
+    sink = pa.BufferOutputStream()
+    footer.metadata.write_metadata_file(sink)
+    written = sink.getvalue().to_pybytes()
+    (length,) = struct.unpack("<I", written[-TRAILER:-4])
+    file = thrift.read_struct(written[-TRAILER - length : -TRAILER])
+    groups = list_at(file, 4, thrift.STRUCT)
+    file[3] = (file[3][0], sum(footer.groups[index].rows for index in indexes))
+    file[4] = (thrift.LIST, (thrift.STRUCT, [groups[index] for index in indexes]))
+    body = thrift.write_struct(_clean(file))
+    return body + struct.pack("<I", len(body)) + MAGIC
 
 
 def parse_body(data: bytes, end: int) -> Body:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 Body = bytes | memoryview  # a memoryview lets a large object be written without a copy
+RangeSigner = Callable[[str, int, int, int], str]
+"""(key, start, length, seconds) -> a URL with which its holder can read the bytes `[start, start+length)` of one object
+for `seconds`, without credentials. A GET must have the header that `range_header` returns, because it is signed: the
+URL is good for no other bytes."""
+
+
+def range_header(start: int, length: int) -> str:
+    """The value of the HTTP header `Range` for the bytes `[start, start+length)`."""
+    return f"bytes={start}-{start + length - 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +76,12 @@ class ObjectStore(Protocol):
 
     def delete(self, key: str) -> None:
         """Delete `key`. It is no error if the key does not exist."""
+
+
+@runtime_checkable
+class SignsRanges(Protocol):
+    """A store that can sign URLs for holders without credentials."""
+
+    def range_signer(self, endpoint: str | None) -> RangeSigner:
+        """Make a function that signs URLs. `endpoint`: the URL of the store as the holders reach it; None: the one that
+        this process uses. The function raises Unavailable if there are no credentials."""

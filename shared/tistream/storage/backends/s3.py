@@ -19,7 +19,7 @@ from tistream.storage.backends.s3_errors import CONDITIONS, BucketPlace, S3Error
 from tistream.storage.backends.s3_parts import PartsMissing, PartsUpload, ViewFile, crc32_of
 from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream.storage.multipart import MULTIPART_BYTES, PART_BYTES
-from tistream.storage.object_store import Body, ObjectInfo
+from tistream.storage.object_store import Body, ObjectInfo, RangeSigner, range_header
 
 ATTEMPTS = 4
 BODY_ATTEMPTS = 3  # botocore does not retry a body that breaks off, or that fails its checksum
@@ -94,6 +94,12 @@ class S3ObjectStore:
         self._place = BucketPlace(bucket, prefix, endpoint, self.keys)
         self._honoured: set[str] = set()
         self._requests = _Requests()
+        self._named: dict[str, Any] = {
+            "endpoint_url": endpoint,
+            "region_name": region,
+            "aws_access_key_id": access_key,
+            "aws_secret_access_key": secret_key,
+        }
 
         def client(attempts: int) -> Any:
             config = Config(
@@ -105,14 +111,7 @@ class S3ObjectStore:
                 request_checksum_calculation="when_required",  # set explicitly where it is needed
                 response_checksum_validation="when_required",
             )
-            made = _session().client(
-                "s3",
-                endpoint_url=endpoint,
-                region_name=region,
-                aws_access_key_id=access_key,
-                aws_secret_access_key=secret_key,
-                config=config,
-            )
+            made = _session().client("s3", **self._named, config=config)
             made.meta.events.register("before-send.s3", self._requests.sent)
             made.meta.events.register("before-call.s3.GetObject", _ask_for_checksum)
             made.meta.events.register("response-received.s3", self._requests.answered)
@@ -198,6 +197,26 @@ class S3ObjectStore:
             self._client.delete_object(**self._target(key))
         except S3Error as error:
             raise self._place.unavailable("DeleteObject", key, error) from error
+
+    def range_signer(self, endpoint: str | None) -> RangeSigner:
+        """Implement SignsRanges.range_signer. Version 4 of the signature covers the header Range, and version 2, which
+        botocore may choose for URLs, does not."""
+        named = self._named if endpoint is None else {**self._named, "endpoint_url": endpoint}
+        config = Config(
+            signature_version="s3v4", s3={"addressing_style": "path" if named["endpoint_url"] else "virtual"}
+        )
+        with _SESSION_LOCK:
+            signing = _session().client("s3", **named, config=config)
+
+        def sign(key: str, start: int, length: int, seconds: int) -> str:
+            wanted = {**self._target(key), "Range": range_header(start, length)}
+            try:
+                url: str = signing.generate_presigned_url("get_object", Params=wanted, ExpiresIn=seconds)
+            except S3Error as error:
+                raise self._place.unavailable("GetObject, signed", key, error) from error
+            return url
+
+        return sign
 
     def _target(self, key: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._prefix + check_key(key)}

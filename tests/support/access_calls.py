@@ -29,6 +29,7 @@ QUERIES = {
     "DiffTable": "from=1",
     "RawValue": "key=61",
     "ChangeParts": "start_ts=1",
+    "SignedChanges": "start_ts=1",
 }
 
 

@@ -40,7 +40,7 @@ from tistream.service.observe.usage import UsageMeter
 from tistream.service.settings import SettingsError
 from tistream.service.worker import Loop
 from tistream.storage.backends.tenant_keys import keys_of
-from tistream.storage.object_store import ObjectStore
+from tistream.storage.object_store import ObjectStore, SignsRanges
 from tistream.wire.clients.client import DEADLINE_S, HttpClient
 from tistream.wire.clients.membership import Membership
 from tistream.wire.clients.meta_client import MetaClient
@@ -88,6 +88,10 @@ from tistream_api.routes.tenant_end_routes import build_tenant_end_router
 from tistream_api.routes.token_routes import build_token_router
 from tistream_api.routes.usage_routes import build_usage_router
 from tistream_api.settings import ApiSettings
+from tistream_api.signed.signed_answer import SignedAnswers, Signing
+from tistream_api.signed.signed_changes import SignedReads
+from tistream_api.signed.signed_routes import build_signed_router
+from tistream_api.signed.stretch import StretchLimits
 from tistream_api.status.backfill_progress import BackfillProgress
 from tistream_api.status.lag_history import LagHistory
 from tistream_api.status.lag_sampler import LagSampler
@@ -130,7 +134,7 @@ def build_app(
     new_http = new_http or peers.new_http
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
-    keys = keys_of(objects)
+    keys, signing = keys_of(objects), _signing(settings, objects)
     objects = counted = measured(objects, registry)
     http = new_http()
     asking = new_http(deadline_s=STATUS_DEADLINE_S)
@@ -192,6 +196,7 @@ def build_app(
     routers = [
         build_router(tenants, pulls, points := _points(settings, objects, cache, pulls), lists, status, meta, gate),
         build_point_router(tenants, points, gate),
+        build_signed_router(tenants, _signed(settings, points, SignedAnswers(objects, signing)), gate),
         build_raw_router(tenants, pulls, points, gate),
         build_restore_router(tenants, Definitions(points.times), UndoReads(points), gate),
         build_insight_router(tenants, lists, status, sampler),
@@ -276,6 +281,16 @@ def _points(settings: ApiSettings, objects: ObjectStore, cache: GroupCache, pull
     times = TsValidator(pulls.clock, settings.list_wait_ms)
     rows = CachedReader(objects, cache, FooterCache())
     return PointReads(rows, admission, pulls.working, times, pulls.budget)
+
+
+def _signing(settings: ApiSettings, objects: ObjectStore) -> Signing:
+    """How URLs of the object store are signed, if it can sign."""
+    sign = objects.range_signer(settings.signed.endpoint) if isinstance(objects, SignsRanges) else None
+    return Signing(sign, settings.signed.seconds)
+
+
+def _signed(settings: ApiSettings, points: PointReads, answers: SignedAnswers) -> SignedReads:
+    return SignedReads(points, answers, StretchLimits(rows_min=settings.signed.rows_min))
 
 
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:

@@ -63,6 +63,28 @@ class LimitSettings(BaseModel):
     )
 
 
+class SignedSettings(BaseModel):
+    """URLs that are signed for readers of the object store (docs/adr/0035-signed-ranges.md)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seconds: int = Field(
+        default=300,
+        ge=0,
+        le=3_600,
+        description="how long signed URLs of row groups are valid, also after their reader's token was revoked; 0: "
+        "none are signed",
+    )
+    rows_min: int = Field(
+        default=8_192, ge=1, description="a range of time in which a table has fewer rows is pulled instead"
+    )
+    endpoint: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^/?#@]+$",
+        description="URL of the object store in signed URLs, if readers reach it by another one than this server",
+    )
+
+
 class ApiSettings(ServiceSettings):
     """Settings of the API server."""
 
@@ -117,6 +139,7 @@ class ApiSettings(ServiceSettings):
     auth: Literal["off", "on"] = Field(default="off", description="on: each call requires a token")
     oidc: OidcSettings = OidcSettings()
     limits: LimitSettings = LimitSettings()
+    signed: SignedSettings = SignedSettings()
 
 
 def _cannot_be_read_on_the_way(url: str) -> bool:

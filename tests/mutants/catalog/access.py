@@ -23,6 +23,20 @@ def access_grant_covers_what_is_above(original: Function) -> Function:
     return broken
 
 
+@mutant(
+    "tistream_api:signed_answer.only_of",
+    invariants=(20,),
+    catchers=("test_a_reader_gets_no_byte_of_another_table", "test_what_is_in_shared_row_groups_is_pulled"),
+)
+def access_a_row_group_of_several_tables_is_given(original: Function) -> Function:
+    """A reader of one table fetches row groups that have rows of others."""
+
+    def broken(source: Any, scope: Any, group: Any, resolved_ts: Any) -> bool:
+        return True
+
+    return broken
+
+
 @mutant("tistream_api:access.allows", invariants=(20,), catchers=("test_an_action_is_not_another",))
 def access_any_action_will_do(original: Function) -> Function:
     """Who may push may read."""

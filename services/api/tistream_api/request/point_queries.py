@@ -92,11 +92,7 @@ class ChangePartsQuery(_Query):
     def parsed(self, raw: bytes) -> ChangePartsRequest:
         """Parse the query string `raw`. Raises InvalidRequest, which names the parameter."""
         given = given_in(raw, ChangePartsQuery)
-        if "start_ts" not in given:
-            raise _bad("start_ts", f"is required: {_TS_TEXT}")
-        low, high = when("start_ts", given["start_ts"]), when("end_ts", given.get("end_ts", NOW))
-        _check_order(low, high, "end_ts", "start_ts")
-        return ChangePartsRequest(low, high, _limit(given, PARTS_DEFAULT, PARTS_MAX, "parts"))
+        return ChangePartsRequest(*between(given), _limit(given, PARTS_DEFAULT, PARTS_MAX, "parts"))
 
 
 class HistoryQuery(_Query):
@@ -295,6 +291,16 @@ def _between(given: dict[str, str], low_name: str, high_name: str) -> DiffReques
             "events", f"{events[:SHOWN_MAX]!r} is not one of {', '.join(SQUASH_EVENTS)}, which go with squash=true"
         )
     return DiffRequest(low, high, given.get("cursor"), _limit(given, LIMIT_DEFAULT, LIMIT_MAX), _format(given), events)
+
+
+def between(given: dict[str, str]) -> tuple[When, When]:
+    """The parameters start_ts (required) and end_ts (`now`, if absent) of a query. Raises InvalidRequest, which names
+    the parameter."""
+    if "start_ts" not in given:
+        raise _bad("start_ts", f"is required: {_TS_TEXT}")
+    low, high = when("start_ts", given["start_ts"]), when("end_ts", given.get("end_ts", NOW))
+    _check_order(low, high, "end_ts", "start_ts")
+    return low, high
 
 
 def _check_order(low: When | None, high: When, high_name: str, low_name: str) -> None:

@@ -1,0 +1,90 @@
+"""Answers SignedChanges: checks and admits each request, and counts the bytes that its URLs are good for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tistream import trace
+from tistream.errors import NotFoundYet, TooManyRequests, Unavailable, UnknownName
+from tistream.follow.tenant_view import TenantView
+from tistream.model.tenant_kind import TenantKind
+from tistream.model.ts import Window
+from tistream.read.cursor import Scope
+from tistream.read.imported import check_pull
+from tistream.wire.signed import SignedChanges
+from tistream_api.points.point_reads import PointReads, check_between
+from tistream_api.pull.admitted import Admitted, ReadCaller
+from tistream_api.pull.start import check_kind
+from tistream_api.request.signed_query import SignedRequest
+from tistream_api.signed.signed_answer import SignedAnswers
+from tistream_api.signed.stretch import StretchLimits, slowed
+
+REPLANS = 3
+AHEAD_S = 10  # an answer has at most the bytes that the tenant's rate allows in this time
+
+
+@dataclass(slots=True)
+class SignedReads:
+    """Answers SignedChanges for every tenant, with the limits of `points`. Thread-safe."""
+
+    points: PointReads
+    answers: SignedAnswers
+    limits: StretchLimits
+
+    def changes(
+        self, view: TenantView, scope: Scope, ask: SignedRequest, read_caller: ReadCaller, count: Callable[[int], None]
+    ) -> SignedChanges:
+        """The answer of SignedChanges. `count` is called with the bytes of the row groups, which count as served.
+        Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
+        check_kind(view, TenantKind.TIDB)
+        self.answers.signing.signer()
+        admitted = self.points.admission.begin(view, "SignedChanges", read_caller, trace.here())
+
+        def found() -> SignedChanges:
+            return self._found(view, scope, ask, admitted)
+
+        try:
+            read_caller.has_slot()
+            view.wait_fresh(read_caller.alive)
+            self._check_rate(admitted)
+            admitted.room.take()
+            steps = (one() for one in [found])  # made inside a working step
+            answer = next(self.points.working.each(admitted.tenant, steps, read_caller.alive))
+            groups = [group for one in answer.objects for group in one.groups]
+            size = sum(group.length for group in groups)
+            admitted.count(0, sum(group.rows for group in groups), size)
+            self.points.admission.limits.sent(admitted.tenant, size)
+            count(size)
+            return answer
+        finally:
+            admitted.release()
+
+    def _check_rate(self, admitted: Admitted) -> None:
+        """Raise TooManyRequests while the bytes of earlier answers exceed the tenant's rate."""
+        wait_s = self.points.admission.limits.sent(admitted.tenant, 0)
+        if wait_s > 0:
+            raise TooManyRequests(
+                "more bytes per second than the tenant's limit allows (served_bytes_per_second of `tistream tenant "
+                f"quotas`): retry after {wait_s:.1f} s",
+                wait_s,
+            )
+
+    def _found(self, view: TenantView, scope: Scope, ask: SignedRequest, admitted: Admitted) -> SignedChanges:
+        low = self.points.times.readable(view, "start_ts", ask.low)
+        high = self.points.times.readable(view, "end_ts", ask.high)
+        check_between(low, high, "end_ts")
+        if not view.source.name_exists(scope, low, high):
+            raise UnknownName(
+                f"there is no {scope.shown} between {low} and {high}: ListTables with such a ts has the names"
+            )
+        check_pull(view.source, view.shards(), scope, low, high)
+        rate = self.points.admission.limits.limits_of(admitted.tenant).served_bytes_per_second
+        limits = slowed(self.limits, rate, AHEAD_S)
+        for _ in range(REPLANS):
+            try:
+                return self.answers.answer(view.source, scope, Window(low, high), view.resolved_ts(), limits)
+            except NotFoundYet:  # compaction has deleted the segment: the same rows are in other segments
+                view.replan()
+                view.check_served(low)
+        raise Unavailable("segments disappear repeatedly while they are read: retry")

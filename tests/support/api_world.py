@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from support import golden
 from support.golden import GoldenSet
@@ -13,6 +14,7 @@ from support.http_world import CLOCK, Server, World, never_superseded, running
 from support.platform import free_port
 from support.pull import Consumer
 from support.waiting import eventually
+from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
@@ -41,16 +43,16 @@ class Platform:
             self.world.objects.put(delivery.key, delivery.data)
 
 
-def start_api(world: World, **settings: int) -> Server:
+def start_api(world: World, **settings: Any) -> Server:
     port = free_port()
-    made = ApiSettings(port=port, node_id=f"api-{port}", meta_url=world.meta.url, **settings)  # type: ignore[arg-type]
+    made = ApiSettings(port=port, node_id=f"api-{port}", meta_url=world.meta.url, **settings)
     return Server(build_api(made, world.objects, CLOCK, end=never_superseded), port)
 
 
 @contextmanager
-def platform(directory: Path, ranges: int) -> Iterator[Platform]:
-    """A platform that is started, ready, and stopped at the end of the `with` block."""
-    with running(directory, ranges) as world:
+def platform(directory: Path, ranges: int, objects: ObjectStore | None = None) -> Iterator[Platform]:
+    """A platform that is started, ready, and stopped at the end of the `with` block. `objects` None: in memory."""
+    with running(directory, ranges, objects=objects) as world:
         port = free_port()
         settings = SchemaSettings(port=port, meta_url=world.meta.url)
         schema = Server(build_schema(settings, world.objects, HttpClient(), CLOCK, end=never_superseded), port)

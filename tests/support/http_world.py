@@ -1,5 +1,5 @@
 """Meta server, dispatcher and sorter as in production, over real HTTP, in one process: only Spark is left out (the
-shards run in the sorter's tick thread) and objects are in memory."""
+shards run in the sorter's tick thread). Objects are in memory, or in a store of the test."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from tistream.service.ids import random_id
 from tistream.service.worker import Loop
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore
+from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.membership import Membership
 from tistream.wire.clients.meta_client import MetaClient
@@ -202,8 +203,15 @@ class SorterProcess:
 class World:
     """One tenant's pipeline up to the pool."""
 
-    def __init__(self, directory: Path, ranges: int, lease_ms: int = LEASE_MS, lost_ms: int = LOST_MS) -> None:
-        self.objects = MemoryObjectStore()
+    def __init__(
+        self,
+        directory: Path,
+        ranges: int,
+        lease_ms: int = LEASE_MS,
+        lost_ms: int = LOST_MS,
+        objects: ObjectStore | None = None,
+    ) -> None:
+        self.objects = MemoryObjectStore() if objects is None else objects
         self.http = HttpClient(deadline_s=PATIENCE_S)
         self.meta_clock = AheadClock()
         self._directory, self._ranges = directory, ranges
@@ -326,9 +334,15 @@ class World:
 
 
 @contextmanager
-def running(directory: Path, ranges: int = 1, lease_ms: int = LEASE_MS, lost_ms: int = LOST_MS) -> Iterator[World]:
+def running(
+    directory: Path,
+    ranges: int = 1,
+    lease_ms: int = LEASE_MS,
+    lost_ms: int = LOST_MS,
+    objects: ObjectStore | None = None,
+) -> Iterator[World]:
     """A running World, which is stopped at the end of the `with` block."""
-    world = World(directory, ranges, lease_ms, lost_ms)
+    world = World(directory, ranges, lease_ms, lost_ms, objects)
     try:
         yield world
     finally:

@@ -68,6 +68,7 @@ LONGEST = (
     "tests/e2e/test_e2e_console.py",
     GUARDED,
     ACCESS,
+    "tests/service/client/test_spark_direct.py",
     "tests/service/meta/test_many_metas.py",
     "tests/service/storage/test_s3_store.py",
     "tests/service/verify/test_verify_truth_file.py",

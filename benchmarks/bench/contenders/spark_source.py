@@ -39,10 +39,11 @@ class ServeTable(Serve):
 
 class SparkRead:
     """Reads every column of every row, and drops them. `folder` None: from the server; else from Parquet files, which
-    are written first. A call reads all."""
+    are written first. `direct`: the option of the data source. A call reads all."""
 
-    def __init__(self, port: int, master: str, folder: str | None) -> None:
+    def __init__(self, port: int, master: str, folder: str | None, direct: bool = False) -> None:
         self._spark: SparkSession = build_session(master, "bench", {}, DAEMON)
+        self._direct = str(direct).lower()
         register(self._spark)
         self._port, self._folder = port, folder
         if folder is not None:
@@ -56,4 +57,5 @@ class SparkRead:
 
     def _changes(self) -> DataFrame:
         where = {"url": f"http://127.0.0.1:{self._port}", "cluster": "7", "tenant": "bench", "table": "bench.mixed_0"}
-        return self._spark.read.format("tistream").options(**where, startingTs=str(SNAPSHOT_TS)).load()
+        read = self._spark.read.format("tistream").options(**where, startingTs=str(SNAPSHOT_TS))
+        return read.option("direct", self._direct).load()

@@ -45,8 +45,8 @@ def page_of(answer: Answer, after: str | None, columns: tuple[str, ...] | None) 
     if b"tistream.cursor" not in end:
         raise CutOff
     resolved = end.get(b"tistream.resolved_ts")
-    shown = [_event_batch(batch, columns) for batch in batches if batch.num_rows]
-    empty = _event_batch(_no_rows(schema), columns)
+    shown = [event_batch(batch, columns) for batch in batches if batch.num_rows]
+    empty = event_batch(_no_rows(schema), columns)
     return ArrowPage(
         end[b"tistream.cursor"].decode(), None if resolved is None else int(resolved), after, shown, empty.schema
     )
@@ -121,7 +121,8 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
-def _event_batch(batch: pa.RecordBatch, columns: tuple[str, ...] | None) -> pa.RecordBatch:
+def event_batch(batch: pa.RecordBatch, columns: tuple[str, ...] | None) -> pa.RecordBatch:
+    """A batch of an answer in the form of `page_of`: with `commit_time`, without `seq`."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 

@@ -37,6 +37,7 @@ _RIGHT = {
     "columns": "id,total",
     "fromKey": '{"id": 10}',
     "toKey": '{"id": 20}',
+    "direct": "true",
     "zeroDates": "null",
     "partitions": "16",
     "pageSize": "100000",
@@ -44,6 +45,7 @@ _RIGHT = {
     "retryFor": "60",
 }
 _DURATION = re.compile(r"[0-9]{1,9}(ms|s|m|h|d)")
+_SWITCH = {"true": True, "false": False}
 _REQUIRED = ("url", "cluster", "tenant", "table")
 
 
@@ -51,8 +53,8 @@ _REQUIRED = ("url", "cluster", "tenant", "table")
 class Options:
     """Checked options. A time is a TSO or "now", the newest ts that can be read. `starting` None: the earliest one.
     `ending` None: the newest one of a batch; a stream has no end. `snapshot`: the events begin with the rows as of it.
-    `as_of`: the DataFrame is the table as of it, without events. `span`: the most that a batch of a stream covers, in
-    TSO; None: no limit."""
+    `as_of`: the DataFrame is the table as of it, without events. `direct`: changes are read from the object store.
+    `span`: the most that a batch of a stream covers, in TSO; None: no limit."""
 
     url: str
     token: str | None = field(repr=False)
@@ -69,6 +71,7 @@ class Options:
     operations: tuple[str, ...] | None
     columns: tuple[str, ...] | None
     keys: KeyRange
+    direct: bool
     zero_dates: str
     partitions: int
     page_size: int
@@ -113,6 +116,7 @@ def parsed(given: Mapping[str, str], clock: Clock) -> Options:
         operations=_operations(found.get("operations")),
         columns=_columns(found.get("columns")),
         keys=(_key("fromKey", found), _key("toKey", found)),
+        direct=_direct(found),
         zero_dates=zero_dates,
         partitions=_number("partitions", found, PARTITIONS, PARTITIONS_MAX),
         page_size=_number("pageSize", found, calls.ROWS_A_PAGE, arguments.PAGE_SIZE_MAX),
@@ -174,6 +178,16 @@ def _check_times(found: Mapping[str, str]) -> None:
     for name in ("startingTs", "endingTs", "snapshot", "operations"):
         if "asOf" in found and name in found:
             raise _wrong(name, "is given beside asOf, which is the table as of one ts", "asOf")
+
+
+def _direct(found: Mapping[str, str]) -> bool:
+    value = found.get("direct", "false").lower()
+    if value not in _SWITCH:
+        raise _wrong("direct", f"is {value!r}, and is true or false")
+    for name in ("asOf", "where", "operations"):
+        if _SWITCH[value] and name in found:
+            raise _wrong(name, "is given beside direct; the API server evaluates it", None)
+    return _SWITCH[value]
 
 
 def _operations(value: str | None) -> tuple[str, ...] | None:

@@ -11,8 +11,9 @@ from pyspark.sql.datasource import InputPartition
 from tistream_client.core import arrow, lists, points, pull
 from tistream_client.core.errors import WrongArgument
 from tistream_client.core.points import RowsQuery
-from tistream_client.core.pull import ARROW, PullQuery
+from tistream_client.core.pull import PullQuery
 from tistream_client.core.times import NOW
+from tistream_client.spark import direct
 from tistream_client.spark.column_types import Shape, chosen
 from tistream_client.spark.conversion import EventRows, TableRows
 from tistream_client.spark.options import Options
@@ -51,6 +52,8 @@ class Planned:
 
 def planned(options: Options) -> Planned:
     """Pin the times of a DataFrame, and look up the table's columns. Raises WrongArgument, ApiError, NoAnswer."""
+    if options.direct:
+        direct.check_decoder()
     with server_of(options) as server:
         scope, patience, ask = options.scope, server.patience, server.transport.ask
         newest = ask(pull.newest_ts(scope, patience))
@@ -139,8 +142,8 @@ def read(plan: Planned, part: InputPartition) -> Iterator[pa.RecordBatch]:
 def _changes(server: Server, plan: Planned, part: ChangesPart) -> Iterator[pa.RecordBatch]:
     options, rows = plan.options, EventRows(plan.shape, server.shape_at)
     query = replace(events_of(options), since=part.low, until=part.high)
-    for page in server.transport.run(pull.pull(query, ARROW, arrow.page_of, server.patience, follow=False)):
-        yield from rows.batches(page.batches)
+    for batches in direct.pages(server, query) if options.direct else server.pulled(query):
+        yield from rows.batches(batches)
 
 
 def _rows(server: Server, plan: Planned, part: RowsPart) -> Iterator[pa.RecordBatch]:

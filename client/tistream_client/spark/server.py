@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tistream_client.core import lists
+from tistream_client.core import arrow, lists, pull
 from tistream_client.core.asking import Patience
 from tistream_client.core.errors import Gone, UnknownName
 from tistream_client.core.lists import TableShape
+from tistream_client.core.pull import ARROW, PullQuery
 from tistream_client.spark.options import Options
 from tistream_client.transport import Door, Transport, draw_number
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,11 @@ class Server:
             return self.transport.ask(lists.table_shape(self.options.scope, ts, self.patience))
         except (Gone, UnknownName):
             return None
+
+    def pulled(self, query: PullQuery) -> Iterator[Sequence[pa.RecordBatch]]:
+        """Yield the pages of a pull of row events, each as record batches of one schema."""
+        for page in self.transport.run(pull.pull(query, ARROW, arrow.page_of, self.patience, follow=False)):
+            yield page.batches
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 
 from tistream_client import SchemaChanged, WrongArgument, to_ts
 from tistream_client.core.lists import ColumnInfo, TableShape
+from tistream_client.spark import direct
 from tistream_client.spark.column_types import types_of
 from tistream_client.spark.conversion import converted, matched
 from tistream_client.spark.options import check_batch, check_stream, parsed
@@ -27,6 +28,8 @@ def test_names_of_options_are_of_any_case_and_times_of_any_form() -> None:
     assert found.ending == to_ts(NOW - timedelta(minutes=63))
     assert found.span == 600_000 << 18
     assert parsed(of(startingTs="earliest"), lambda: NOW).starting is None
+    ways = [parsed(of(**given), lambda: NOW).direct for given in ({}, {"direct": "False"}, {"direct": "true"})]
+    assert ways == [False, False, True]
     assert parsed(of(asOf="now", fromKey='{"id": 1}'), lambda: NOW).keys == ({"id": 1}, None)
 
 
@@ -46,6 +49,10 @@ WRONG = [
     ({"columns": "id,,total"}, "columns is .* empty name"),
     ({"operations": "insert,put"}, "operations is .* insert, update, delete"),
     ({"asOf": "now", "operations": "insert"}, "operations is given beside asOf"),
+    ({"direct": "yes"}, r'direct is .* true or false; right: \.option\("direct", "true"\)'),
+    ({"direct": "TRUE", "asOf": "now"}, r'asOf is given beside direct.* leave \.option\("asOf"'),
+    ({"direct": "true", "where": "id > 1"}, "where is given beside direct"),
+    ({"direct": "true", "operations": "insert"}, "operations is given beside direct"),
     ({"zeroDates": "maybe"}, "zeroDates is .* error, null, text"),
     ({"partitions": "0"}, "partitions is .* from 1 to"),
     ({"pageSize": "many"}, "pageSize is"),
@@ -127,3 +134,12 @@ def test_a_date_that_spark_does_not_have_and_a_value_that_does_not_fit() -> None
         converted("d", dates, pa.date32(), "error")
     with pytest.raises(SchemaChanged, match="a value of column 'n' does not fit decimal128"):
         converted("n", pa.array(["12.345"], pa.large_string()), pa.decimal128(4, 2), "error")
+
+
+def test_direct_needs_the_platforms_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    direct.check_decoder()
+    monkeypatch.setattr(direct, "find_spec", lambda name: None)  # what an executor with tistream-client alone sees
+    with pytest.raises(
+        WrongArgument, match=r"package `tistream`, .* every executor; right: .option.\"direct\", \"false\""
+    ):
+        direct.check_decoder()

@@ -3,7 +3,7 @@ each.
 
 A row group is given only if all its rows are of one physical table, were committed while that table had the requested
 name, and are not above the resolved ts, because later names are not known. Its footer is trimmed to the given row
-groups, without statistics, so that it tells nothing of the others. The bytes count as served, and against the tenant's
+groups, without statistics, so that it has nothing of the others. The bytes count as served, and against the tenant's
 rate, when they are signed. An object that is encrypted with a tenant's key is decrypted by the store at each GET, so a
 revoked key stops readers at once; a revoked token does so when its URLs expire.
 """

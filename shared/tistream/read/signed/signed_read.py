@@ -23,8 +23,8 @@ BUDGET = Budget(rows=131_072, first_rows=131_072, chunk_bytes=32 << 20, decoded_
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The position that a read has reached: `ts` is the highest ts for which every event at or below it was returned, and `cursor`
-    the position as PullTable takes it. `blocked`: the next row cannot be decoded, and a pull says why."""
+    """The position that a read has reached: `ts` is the highest ts for which every event at or below it was returned,
+    and `cursor` the position as PullTable takes it. `blocked`: the next row cannot be decoded, and a pull says why."""
 
     ts: int
     cursor: str

@@ -134,6 +134,8 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "reason": "named by a test",
         "value": "hunter2",
         "territory": "1",
+        "territories": ["999999999"],
+        "by": [],
         "pd": "127.0.0.1:1",
         "pd_cluster_id": "17",
         "keyspace": "",

@@ -54,7 +54,16 @@ class NoVerdict(CliError):
 
 LATER = (NoAnswer, TooManyRequests, Unavailable)  # what the caller may try again
 
-
+# The option for a time that a call refused as too early, by the end of the call's path.
+_EARLIEST = {
+    "/rows": "read --at",
+    "/restores": "read --at",
+    "/definition": "read --at",
+    "/undos": "undo what was committed at",
+    "/changefeeds": "begin with `changefeed create --start-ts`",
+    "/resume": "continue with --checkpoint-ts",
+    "/verify": "compare --from-ts",
+}
 _WAYS_OUT: dict[type[ApiError], str] = {
     Unauthenticated: f"; `tistream --token-file FILE …` or {TOKEN_FILE} names a file with a token",
     Forbidden: "; `tistream token create --grant ACTIONS:CLUSTER/TENANT` makes a token that may do this",
@@ -89,4 +98,5 @@ def _earliest(path: str, ts: int, time: str) -> str:
     """What to do if a call asked for a time before the earliest ts. It names the option of the command."""
     if "/transactions/" in path:
         return f", which is {time}"
-    return f"; {'read --at' if path.endswith(('/rows', '/restores')) else 'begin at --since'} {ts} ({time}) or later"
+    option = next((text for end, text in _EARLIEST.items() if path.endswith(end)), "begin at --since")
+    return f"; {option} {ts} ({time}) or later"

@@ -167,6 +167,7 @@ def test_a_refusal_says_the_way_out(status: int, problem: Line, after: str | Non
         ("/v1/x/tables/orders/rows?ts=1", f"too old; read --at {TS} (2026-11-20T14:03:00+00:00) or later"),
         ("/v1/x/changes", f"too old; begin at --since {TS} (2026-11-20T14:03:00+00:00) or later"),
         ("/v1/x/tables/orders/history?key=1", f"too old; begin at --since {TS} (2026-11-20T14:03:00+00:00) or later"),
+        ("/v1/x/undos", f"too old; undo what was committed at {TS} (2026-11-20T14:03:00+00:00) or later"),
         ("/v1/x/transactions/5", "too old, which is 2026-11-20T14:03:00+00:00"),
     ],
 )

@@ -13,9 +13,11 @@ from typing import Any
 from tistream.model.ts import physical_ms
 from tistream_cli.changefeed.ticdc_query import queried
 from tistream_client.cli.api_client import ApiClient, tenant_path
-from tistream_client.cli.errors import CliError
+from tistream_client.cli.errors import USAGE, CliError
 from tistream_client.cli.output import json_wanted, say, show_document
-from tistream_client.cli.times import shown_ts
+from tistream_client.cli.pull.run_pull import newest_ts
+from tistream_client.cli.times import now_ms, shown_ts, ts_text
+from tistream_client.core.times import NOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,12 @@ class FeedOf:
 
 @dataclass(frozen=True, slots=True)
 class NewFeed:
-    """The options of `changefeed create`. `config`: the path of a configuration file in TiCDC's TOML."""
+    """The options of `changefeed create`. `config`: the path of a configuration file in TiCDC's TOML. `start_ts`: a
+    time as times.ts_text accepts it."""
 
     sink_uri: str
     config: Path | None
-    start_ts: int | None
+    start_ts: str | None
     target_ts: int | None
 
 
@@ -45,7 +48,9 @@ def create_feed(client: ApiClient, feed: FeedOf, new: NewFeed, *, dry_run: bool)
     """Create a feed; with `dry_run`, print what it would do. Raises CliError."""
     body: dict[str, object] = {"changefeed_id": feed.feed_id, "sink_uri": new.sink_uri}
     body |= {} if new.config is None else {"config": read_config(new.config)}
-    body |= {} if new.start_ts is None else {"start_ts": str(new.start_ts)}
+    if new.start_ts is not None:
+        start_ts = ts_text(new.start_ts, now_ms())
+        body["start_ts"] = newest_ts(client, feed.cluster, feed.tenant) if start_ts == NOW else start_ts
     body |= {} if new.target_ts is None else {"end_ts": str(new.target_ts)}
     _create(client, feed, body, dry_run=dry_run)
 
@@ -93,7 +98,7 @@ def read_config(path: Path) -> dict[str, Any]:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         return dict(json.loads(json.dumps(found, allow_nan=False)))
     except OSError as error:
-        raise CliError(f"--config {path} cannot be read: {error.strerror}") from error
+        raise CliError(f"--config {path} cannot be read: {error.strerror}", USAGE) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CliError(f"--config {path} is not TOML: {error}") from error
     except (TypeError, ValueError) as error:

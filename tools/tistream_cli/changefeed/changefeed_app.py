@@ -13,7 +13,7 @@ from tistream_client.cli.base_url import DEFAULT_URL
 from tistream_client.cli.importing import importing
 from tistream_client.cli.options import Cluster, Json, Tenant, Url
 from tistream_client.cli.output import new_app
-from tistream_client.cli.times import FORMS, parse_ts
+from tistream_client.cli.times import FORMS, parse_ts, time_form
 
 changefeed_app = new_app("Changefeeds: write a tenant's changes into another system, continuously.")
 
@@ -27,7 +27,7 @@ def changefeed_create(
     changefeed_id: FeedId,
     sink_uri: Annotated[str, typer.Option(help="kafka://HOST:PORT,…/TOPIC?protocol=open-protocol&partition-num=3")],
     config: Annotated[Path | None, typer.Option(help="TiCDC's configuration file, in TOML.")] = None,
-    start_ts: Annotated[int | None, typer.Option(help=f"{FORMS}; exclusive. Default: now.", parser=parse_ts)] = None,
+    start_ts: Annotated[str | None, typer.Option(help=f"{FORMS}; exclusive. Default: now.", callback=time_form)] = None,
     target_ts: Annotated[int | None, typer.Option(help="Finish at this time, inclusive.", parser=parse_ts)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, print the plan, and create nothing.")] = False,
     url: Url = DEFAULT_URL,
@@ -142,12 +142,12 @@ def changefeed_resume(
     tenant: Tenant,
     changefeed_id: FeedId,
     checkpoint_ts: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--checkpoint-ts",
             "--overwrite-checkpoint-ts",
             help="Continue after it. Above the sink's own progress it leaves a gap, below it sends events again.",
-            parser=parse_ts,
+            callback=time_form,
         ),
     ] = None,
     url: Url = DEFAULT_URL,

@@ -10,7 +10,8 @@ from typing import Any
 
 from tistream_cli.changefeed.changefeed import FeedOf
 from tistream_client.cli.api_client import ApiClient
-from tistream_client.cli.errors import CliError
+from tistream_client.cli.errors import FIX, CliError, Refused, failed
+from tistream_client.core.errors import Unavailable
 
 _NAMES = {"lake": "tables in Iceberg"}
 _UNITS = {"topics": ("events", "messages"), "files": ("events", "in files"), "lake": ("rows", "in Iceberg")}
@@ -37,13 +38,27 @@ def verify_feed(client: ApiClient, feed: FeedOf, wanted: VerifyRange, *, as_json
     keys = {"key_from": wanted.key_from, "key_to": wanted.key_to}
     body |= {name: value for name, value in keys.items() if value is not None}
     body |= {} if wanted.repair_topic is None else {"repair_topic": wanted.repair_topic}
-    found = client.call("POST", feed.path("verify"), body)
+    found = _verified(client, feed, body)
     sys.stdout.write(json.dumps(found, indent=2) + "\n" if as_json else "\n".join(lines_of(found, wanted)) + "\n")
     if not found["equal"]:
         raise CliError(
             f"changefeed {found['changefeed_id']}: the {_NAMES.get(found['of'], found['of'])} differ from the pool"
             + ("; --repair TOPIC writes the missing events into another topic" if found["of"] == "topics" else "")
         )
+
+
+def _verified(client: ApiClient, feed: FeedOf, body: dict[str, object]) -> dict[str, Any]:
+    """The answer of the API. A refusal that a repeat cannot mend, because the feed has failed, says so."""
+    try:
+        return dict(client.call("POST", feed.path("verify"), body))
+    except Refused as error:
+        if not isinstance(error.refusal, Unavailable):
+            raise
+        one = client.call("GET", feed.path())
+        if one["state"] != "failed":
+            raise
+        way_out = f"; the feed has failed: {one['error']}: mend that, and then `tistream changefeed resume`"
+        raise Refused(str(failed(error.refusal, way_out)), FIX, error.refusal) from error
 
 
 def lines_of(found: dict[str, Any], wanted: VerifyRange) -> list[str]:

@@ -67,7 +67,7 @@ def _feed(console: Console, client: ApiClient, recorded: Recorded, broker: Local
         f"kafka://{broker.address}/{_TOPIC}?protocol=canal-json&enable-tidb-extension=true&partition-num={_PARTITIONS}"
     )
     console.print(f"$ tistream changefeed create --changefeed-id {_FEED} --sink-uri '{uri}'", markup=False)
-    create_feed(client, feed, NewFeed(uri, None, recorded.snapshot_ts, recorded.end_ts), dry_run=False)
+    create_feed(client, feed, NewFeed(uri, None, str(recorded.snapshot_ts), recorded.end_ts), dry_run=False)
     pause = threading.Event()
     for _ in range(int(_FINISHED_SECONDS / _POLL_SECONDS)):
         found: Any = client.call("GET", feed.path())

@@ -99,7 +99,7 @@ def placed(client: ApiClient, request: PullRequest) -> PullRequest:
     if request.filters and high is None and not request.follow:
         high = NOW
     if NOW in (low, high):
-        newest = newest_ts(client, request)
+        newest = newest_ts(client, request.cluster, request.tenant, raw=request.raw)
         if high == NOW and low not in (None, NOW) and int(newest) < int(low or 0):
             text = f"nothing after {request.start_ts} can be read yet: the newest ts is {shown_ts(newest)}"
             raise CliError(text, AGAIN)
@@ -110,15 +110,14 @@ def placed(client: ApiClient, request: PullRequest) -> PullRequest:
     return replace(request, start_ts=low, end_ts=high, snapshot=snapshot)
 
 
-def newest_ts(client: ApiClient, request: PullRequest) -> str:
+def newest_ts(client: ApiClient, cluster: str, tenant: str, *, raw: bool = False) -> str:
     """The newest ts that can be read. It is taken from the call ListDBs, which a token for any part of the tenant may
-    use; for a tenant of RawKV, which has no databases, from its status. Raises CliError."""
+    use; with `raw`, for a tenant of RawKV, which has no databases, from its status. Raises CliError."""
     from tistream_client.cli.api_client import tenant_path
 
-    of = request.cluster, request.tenant
-    if request.raw:
-        return str(client.call("GET", tenant_path(*of, "status"))["resolved_ts"])
-    return str(client.call("GET", tenant_path(*of, "databases"))["ts"])
+    if raw:
+        return str(client.call("GET", tenant_path(cluster, tenant, "status"))["resolved_ts"])
+    return str(client.call("GET", tenant_path(cluster, tenant, "databases"))["ts"])
 
 
 def _need_arrow(form: PullFormat) -> None:

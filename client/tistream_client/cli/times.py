@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import typer
 
@@ -13,8 +14,9 @@ from tistream_client.core.errors import WrongArgument
 from tistream_client.core.times import EARLIEST, NOW, ts_of
 from tistream_client.core.ts import to_datetime
 
-FORMS = "now, 15m (before now), 2026-11-21T10:00:00Z, or a TSO"
+FORMS = "now, 15m (before now), 10:05 (today), 2026-11-21T10:00:00Z, or a TSO"
 SINCE_FORMS = f"earliest, {FORMS}"
+_OF_TODAY = re.compile(r"\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:[Zz]|([+-])(\d\d):(\d\d))?", re.ASCII)
 
 
 def now_ms() -> int:
@@ -24,10 +26,12 @@ def now_ms() -> int:
 
 def ts_text(text: str, at_ms: int, forms: str = FORMS) -> str:
     """Convert a time to the value of a ts parameter. The time is `now`, which stays, a TSO, an ISO 8601 time (UTC
-    without a zone; a date alone is its midnight), or an age before `at_ms` such as 250ms, 90s, 15m, 36h, 7d. Raises
-    CliError with the status of wrong usage."""
+    without a zone; a date alone is its midnight; without a date it is of the day that `at_ms` has in the zone), or an
+    age before `at_ms` such as 250ms, 90s, 15m, 36h, 7d. Raises CliError with the status of wrong usage."""
     if text == NOW:
         return text
+    if found := _OF_TODAY.fullmatch(text):
+        text = f"{_day(at_ms, found)}T{text}"
     for zone in ("", "Z"):  # a time without a zone is one of UTC
         try:
             return str(ts_of("the time", text + zone, lambda: datetime.fromtimestamp(at_ms / 1000, timezone.utc)))
@@ -38,6 +42,14 @@ def ts_text(text: str, at_ms: int, forms: str = FORMS) -> str:
                 )
                 raise CliError(f"{reason}: use {forms}", USAGE) from error
     raise AssertionError("the second form returns or raises")
+
+
+def _day(at_ms: int, found: re.Match[str]) -> str:
+    """The date of `at_ms` in the zone of a matched time without a date."""
+    sign, hours, minutes = found.groups()
+    east = timedelta(0) if sign is None else timedelta(hours=int(hours), minutes=int(minutes))
+    day = datetime.fromtimestamp(at_ms / 1000, timezone.utc) + (-east if sign == "-" else east)
+    return f"{day:%Y-%m-%d}"
 
 
 def since_text(text: str | None, at_ms: int) -> str | None:
@@ -55,6 +67,16 @@ def time_form(text: str | None) -> str | None:
 def since_form(text: str | None) -> str | None:
     """Check the text like time_form; `earliest` is accepted too."""
     return text if text is None else _checked(text, lambda: since_text(text, now_ms()))
+
+
+def start_ts_form(text: str) -> str:
+    """Check the text of a transaction's start_ts, and return it unchanged. For Typer's `callback`. Raises
+    BadParameter."""
+    if not (text.isascii() and text.isdigit()):
+        raise typer.BadParameter(
+            f"{text!r} is not a start_ts, such as 470597720583962624: events and `history` have it"
+        )
+    return text
 
 
 def _checked(text: str, read: Callable[[], object]) -> str:

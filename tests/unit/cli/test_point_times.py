@@ -19,6 +19,10 @@ NOW_MS = 1_795_183_380_000  # 2026-11-20T14:03:00Z
         ("2026-11-20T14:03:00Z", NOW_MS),
         ("2026-11-20T14:03:00", NOW_MS),
         ("2026-11-20 16:03:00.250+02:00", NOW_MS + 250),
+        ("13:00", NOW_MS - 63 * 60_000),
+        ("23:59:30.5Z", NOW_MS + 9 * 3_600_000 + 56 * 60_000 + 30_500),
+        ("01:00+10:00", NOW_MS + 57 * 60_000),
+        ("23:30-14:30", NOW_MS - 3 * 60_000),
         ("2026-11-20", NOW_MS - (14 * 60 + 3) * 60_000),
         ("90s", NOW_MS - 90_000),
         ("15m", NOW_MS - 15 * 60_000),
@@ -35,7 +39,7 @@ def test_what_the_api_reads_itself_is_passed_on(text: str) -> None:
     assert ts_text(text, NOW_MS) == text
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "15x", "-5m", "2026-13-01", "٣"])
+@pytest.mark.parametrize("text", ["", "yesterday", "15x", "-5m", "2026-13-01", "25:00", "1:05", "10:60Z", "٣"])
 def test_any_other_text_is_refused_with_the_forms(text: str) -> None:
     with pytest.raises(CliError, match="2026-11-21T10:00:00Z"):
         ts_text(text, NOW_MS)

@@ -13,7 +13,7 @@ import typer
 from tistream_client.cli.base_url import DEFAULT_URL
 from tistream_client.cli.importing import importing
 from tistream_client.cli.options import Cluster, Tenant, Url
-from tistream_client.cli.times import FORMS, time_form
+from tistream_client.cli.times import FORMS, start_ts_form, time_form
 
 IntoFile = Annotated[
     Path | None, typer.Option(help="A file with the text of --into, so that no password is in the list of processes.")
@@ -40,6 +40,12 @@ class Output(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+def _start_ts(texts: list[str] | None) -> list[str] | None:
+    for text in texts or ():
+        start_ts_form(text)
+    return texts
 
 
 def restore(
@@ -93,7 +99,9 @@ def restore(
 def undo(
     cluster: Cluster,
     tenant: Tenant,
-    txn: Annotated[list[str] | None, typer.Option(help="start_ts of a transaction; may be repeated.")] = None,
+    txn: Annotated[
+        list[str] | None, typer.Option(callback=_start_ts, help="start_ts of a transaction; may be repeated.")
+    ] = None,
     from_: Annotated[
         str | None, typer.Option("--from", callback=time_form, help="Every transaction committed after this time.")
     ] = None,

@@ -11,7 +11,7 @@ import typer
 from tistream_client.cli.base_url import DEFAULT_URL
 from tistream_client.cli.importing import importing
 from tistream_client.cli.options import Cluster, Json, Tenant, Url
-from tistream_client.cli.times import FORMS, SINCE_FORMS, now_ms, since_form, time_form
+from tistream_client.cli.times import FORMS, SINCE_FORMS, now_ms, since_form, start_ts_form, time_form
 
 TableName = Annotated[str, typer.Argument(help="DATABASE.TABLE, such as shop.orders.")]
 
@@ -85,7 +85,9 @@ def history(
 
 
 def txn(
-    start_ts: Annotated[str, typer.Argument(help="The transaction's start_ts, as in events and histories.")],
+    start_ts: Annotated[
+        str, typer.Argument(callback=start_ts_form, help="The transaction's start_ts, as in events and histories.")
+    ],
     cluster: Cluster,
     tenant: Tenant,
     as_json: Json = False,

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import typer
 
+from tistream_client.core.arguments import OPERATIONS
+
 
 class _Word(str, Enum):
     def __str__(self) -> str:
@@ -68,14 +70,26 @@ class PullRequest:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-def named_table(database: str | None, table: str | None) -> tuple[str | None, str | None]:
+def named_table(database: str | None, table: str | None, hint: str = "--table") -> tuple[str | None, str | None]:
     """The names of a database and a table. `table` may have the form `shop.orders` if `database` is None. Raises
-    typer.BadParameter if one of the two names in it is empty."""
+    typer.BadParameter, which names the parameter `hint`, if the database is missing, or one of the names is empty."""
+    right = "shop.orders" if hint == "TABLE" else f"{hint} shop.orders"
     if table is not None and database is None and "." in table:
         database, _, table = table.partition(".")
         if not database or not table:
-            raise typer.BadParameter("needs both names: --table shop.orders", param_hint="--table")
+            raise typer.BadParameter(f"needs both names: {right}", param_hint=hint)
+    if table is not None and database is None:
+        raise typer.BadParameter(f"needs a database: {right}", param_hint=hint)
     return database, table
+
+
+def operations_form(text: str | None) -> str | None:
+    """Check the value of --operations, and return it unchanged; None passes. For Typer's `callback`. Raises
+    BadParameter."""
+    wrong = [one for one in (text or OPERATIONS[0]).split(",") if one.strip().lower() not in OPERATIONS]
+    if wrong:
+        raise typer.BadParameter(f"{wrong[0]!r} is not an operation: use some of {','.join(OPERATIONS)}")
+    return text
 
 
 def directory(text: str) -> Path:
@@ -87,8 +101,6 @@ def directory(text: str) -> Path:
 
 def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
     """Check the options of a pull. Raises typer.BadParameter if options exclude each other, or one is missing."""
-    if request.table is not None and request.database is None:
-        raise typer.BadParameter("needs a database: --table shop.orders", param_hint="--table")
     if request.tables is not None and request.table is not None:
         raise typer.BadParameter("cannot be used with --table, which names one", param_hint="--tables")
     if request.columns is not None and request.table is None:

@@ -12,12 +12,12 @@ import typer
 from tistream_client.cli.base_url import DEFAULT_URL
 from tistream_client.cli.importing import importing
 from tistream_client.cli.options import Cluster, Tenant, Url
-from tistream_client.cli.pull.format import PullEvents, PullFormat, PullRequest, directory, named_table
+from tistream_client.cli.pull.format import PullEvents, PullFormat, PullRequest, directory, named_table, operations_form
 from tistream_client.cli.pull.run_pull import run
 from tistream_client.cli.times import FORMS, SINCE_FORMS, since_form, time_form
 
 Columns = Annotated[str | None, typer.Option(help="Names of columns, with commas between: id,total.")]
-Operations = Annotated[str | None, typer.Option(help="Only these: insert,update,delete.")]
+Operations = Annotated[str | None, typer.Option(callback=operations_form, help="Only these: insert,update,delete.")]
 Tables = Annotated[str | None, typer.Option(help="Only tables that rules of TiCDC include: 'shop.*,!shop.secret'.")]
 Where = Annotated[str | None, typer.Option(help="Only rows for which this is true: 'total > 100'.")]
 
@@ -115,7 +115,7 @@ def tail(
         from tistream_client.cli.pull.tail import run_tail
 
     client = ApiClient(url)
-    names = named_table(database, table)
+    names = named_table(database, table, "TABLE")
     request = PullRequest(
         *(cluster, tenant, *names, since),
         follow=True,

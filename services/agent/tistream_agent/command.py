@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tistream.model.ids import TenantKey
 from tistream.model.tenant_kind import TenantKind
 from tistream_agent.replay.command import replay
 
@@ -95,7 +96,7 @@ def agent_status(port: Port = 8007) -> None:
             answer = httpx.get(f"http://127.0.0.1:{port}/status", timeout=10, trust_env=False)
             answer.raise_for_status()
         except httpx.HTTPError as error:
-            raise _Failed(f"no agent answers on 127.0.0.1:{port}: {error}") from error
+            raise _NoAnswer(f"no agent answers on 127.0.0.1:{port}: {error}") from error
         typer.echo(answer.text)
         states = [territory["state"] for territory in answer.json()["territories"]]
         if any(state != "running" for state in states):
@@ -127,7 +128,6 @@ def connect(
     manifest: Annotated[str | None, typer.Option(help="Print instead of the command: compose or kubernetes.")] = None,
 ) -> None:
     """Check a TiDB cluster, store its schema, register it as a tenant, and print how to run its agent."""
-    from tistream.model.ids import TenantKey
     from tistream_agent.connecting.assigning import assign as assign_keys
     from tistream_agent.connecting.manifests import command_line, compose_service, kubernetes_manifest
     from tistream_agent.connecting.platform import PlatformApi, TenantTerritories
@@ -209,7 +209,6 @@ def disconnect(
     The tenant and its rows stay. An agent that serves the territory ends. `tistream connect` continues where the chain
     ended, while the cluster still has the history.
     """
-    from tistream.model.ids import TenantKey
     from tistream_agent.connecting.platform import PlatformApi, check_same
 
     with _one_line():
@@ -274,7 +273,6 @@ def agent_divide(
     stays: run `tistream store retire` for it once its files are read.
     """
     from tistream.concurrency import sleep
-    from tistream.model.ids import TenantKey
     from tistream.service.ids import random_id
     from tistream.storage.open import open_objects
     from tistream_agent.connecting.checks import table
@@ -300,13 +298,20 @@ def agent_divide(
         ).divide(sorted(set(territory)), into)
 
 
+_AGAIN = 75  # the same command may succeed later, as of the commands of tistream_client
+
+
 class _Failed(Exception):
     """The command has failed: it prints one line on stderr, and ends with exit status 1."""
 
 
+class _NoAnswer(_Failed):
+    """An agent did not answer: the exit status is _AGAIN."""
+
+
 @contextmanager
 def _one_line() -> Iterator[None]:
-    from tistream.errors import TiStreamError
+    from tistream.errors import TiStreamError, Unavailable
     from tistream_agent.connecting.checks import FailedCheck
 
     try:
@@ -316,7 +321,7 @@ def _one_line() -> Iterator[None]:
         raise typer.Exit(1) from None
     except (TiStreamError, _Failed) as error:
         sys.stderr.write(f"tistream: {error}\n")
-        raise typer.Exit(1) from None
+        raise typer.Exit(_AGAIN if isinstance(error, (Unavailable, _NoAnswer)) else 1) from None
 
 
 def _connector(
@@ -332,7 +337,6 @@ def _connector(
     call_s: float,
 ) -> Connector:
     from tistream.concurrency import sleep
-    from tistream.model.ids import TenantKey
     from tistream.service.ids import random_id
     from tistream.storage.open import open_objects
     from tistream_agent.connecting.checks import table

@@ -10,6 +10,7 @@ from tistream.consume import canal_json, open_protocol
 from tistream.consume.feed_events import Event
 from tistream.errors import InvalidRequest
 
+_RIGHT = "kafka://host:9092/topic?protocol=open-protocol"
 Decode = Callable[[bytes | None, bytes | None], list[Event]]
 PROTOCOLS: Mapping[str, Decode] = {"open-protocol": open_protocol.decode, "canal-json": canal_json.decode}
 # Parameters of the sink URI that state how to reach the brokers, with librdkafka's names for them.
@@ -43,12 +44,12 @@ def parse_source_url(text: str, password: str | None = None) -> SourceUrl:
     back, or if it names a user of SASL and `password` is None."""
     parts = urlsplit(text)
     if parts.scheme != "kafka":
-        raise InvalidRequest(f"the URL begins with {parts.scheme or 'nothing'}://; it must begin with kafka://")
+        raise InvalidRequest(f"the URL must begin with kafka://, such as {_RIGHT}")
     if parts.password is not None or "sasl-password" in dict(parse_qsl(parts.query)):
         raise InvalidRequest("the URL holds a password; put it into a file and name that with --password-file")
     topic = unquote(parts.path.strip("/"))
     if not parts.netloc or not topic or "/" in topic:
-        raise InvalidRequest("the URL needs brokers and one topic: kafka://host:9092/topic?protocol=open-protocol")
+        raise InvalidRequest(f"the URL needs brokers and one topic: {_RIGHT}")
     query = dict(parse_qsl(parts.query))
     protocol = query.get("protocol", "open-protocol")
     if protocol not in PROTOCOLS:

@@ -24,6 +24,9 @@ STRICT = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO'"
 # Without this setting, TiDB refuses explicit values of AUTO_RANDOM columns.
 EXPLICIT_RANDOM = "SET SESSION allow_auto_random_explicit_insert = 1"
 
+# Codes of the client: no connection, an unknown host, and a connection that ended.
+_NO_ANSWER = frozenset({2002, 2003, 2005, 2006, 2013})
+
 
 class TargetFailed(Exception):
     """Raised if the server cannot be reached, or refused a statement. The text names the server and the reason; it
@@ -33,6 +36,11 @@ class TargetFailed(Exception):
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)
         self.code = code
+
+    @property
+    def no_answer(self) -> bool:
+        """Whether the server was not reached, or the connection was lost. A wrong password is not that."""
+        return self.code in _NO_ANSWER
 
 
 class MySqlTarget:

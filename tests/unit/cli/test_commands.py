@@ -145,6 +145,11 @@ def test_times_and_tso_are_turned_into_each_other() -> None:
         (["pull", "--tables", "shop.*", "--table", "shop.orders"], "--table, which names one"),
         (["pull", "--table", "orders"], "--table shop.orders"),
         (["pull", "--table", "shop."], "--table shop.orders"),
+        (["tail", "orders"], "TABLE: needs a database: shop.orders"),
+        (["tail", ".orders"], "TABLE: needs both names: shop.orders"),
+        (["pull", "--operations", "insert,put"], "'put' is not an operation: use some of insert,update,delete"),
+        (["txn", "1h"], "'1h' is not a start_ts"),
+        (["undo", "--txn", "1h"], "'1h' is not a start_ts"),
         (["diff", "shop.orders"], "--key id=1"),
         (["changefeed", "resume", "-c", "f", "--checkpoint-ts", "1795183380000"], "looks like a Unix time"),
         (["node", "list", "-o", "xml"], "json"),
@@ -168,6 +173,28 @@ def test_a_wrong_argument_is_refused_with_a_right_one(words: list[str], text: st
     found = CliRunner().invoke(app, words, env=environ)
     assert found.exit_code == 2
     assert text in found.output
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["rows", "orders"], "use DATABASE.TABLE"),
+        (["rows", "shop.orders", "--key", "1"], "use id=1"),
+        (["restore"], "give exactly one of --into"),
+        (["restore", "--into", "sql:"], "write sql:DIR"),
+        (["restore", "--into", "postgres://x"], "or use parquet:DIR"),
+        (["restore", "--on-platform"], "parquet:URL, sql:URL, or dsn:FILE"),
+        (["undo", "--txn", "5", "--where", "id"], "such as id=7"),
+        (["changefeed", "create", "-c", "f", "--sink-uri", "x", "--config", "/no/file"], "/no/file cannot be read"),
+        (["changefeed", "skip", "-c", "f", "--commit-ts", "1", "--table", "a.b", "--reason", "x"], "--ddl-job"),
+        (["consume", "foo", "--into", "ndjson"], "such as kafka://host:9092/topic?protocol=open-protocol"),
+        (["consume", "kafka://127.0.0.1:9/t"], "give exactly one of --into"),
+    ],
+)
+def test_a_command_that_reads_its_arguments_later_ends_with_the_same_status(words: list[str], text: str) -> None:
+    found = CliRunner().invoke(app, words, env={"TISTREAM_CLUSTER": "7", "TISTREAM_TENANT": "acme"})
+    assert isinstance(found.exception, CliError)
+    assert (found.exception.status, text in str(found.exception)) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from tistream.consume.kafka_topics import KafkaTopics
 from tistream.consume.mysql_target import MySqlRows
 from tistream.consume.ndjson_target import NdjsonFile, NdjsonStream
 from tistream.consume.source_url import SourceUrl, parse_source_url
-from tistream.errors import TiStreamError
+from tistream.errors import InvalidRequest, TiStreamError, Unavailable
 from tistream.service.signals import stop_signals
 from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream.targets.mysql_url import parse_mysql_url
-from tistream_client.cli.errors import CliError
+from tistream_client.cli.errors import AGAIN, FIX, USAGE, CliError
 
 FORMS = "ndjson, ndjson:FILE, or mysql://user:password@host:port"
 _NDJSON = "ndjson"
@@ -41,13 +41,22 @@ def run_consume(options: ConsumeOptions) -> None:
     """Read the topics into the target until the ts `until`, SIGTERM or Ctrl-C. Raises CliError."""
     password = None if options.password_file is None else _text(options.password_file, "--password-file")
     try:
-        source = parse_source_url(options.source, password)
+        source = _source(options.source, password)
         with _target(options, source) as target, _topics(source, options.topics) as topics, stop_signals() as stopped:
             consumer = FeedConsumer(topics, source.decode, target, repeats=options.repeats)
             while not stopped.is_set() and (options.until is None or consumer.ts < options.until):
                 consumer.step()
-    except (TiStreamError, TargetFailed) as error:
-        raise CliError(str(error)) from error
+    except TargetFailed as error:
+        raise CliError(str(error), AGAIN if error.no_answer else FIX) from error
+    except TiStreamError as error:
+        raise CliError(str(error), AGAIN if isinstance(error, Unavailable) else FIX) from error
+
+
+def _source(text: str, password: str | None) -> SourceUrl:
+    try:
+        return parse_source_url(text, password)
+    except InvalidRequest as error:
+        raise CliError(str(error), USAGE) from error
 
 
 @contextmanager
@@ -63,7 +72,8 @@ def _topics(source: SourceUrl, topics: tuple[str, ...]) -> Iterator[KafkaTopics]
 def _target(options: ConsumeOptions, source: SourceUrl) -> Iterator[Target]:
     if (options.into is None) == (options.into_file is None):
         raise CliError(
-            f"give exactly one of --into ({FORMS}) and --into-file FILE, whose content is the text of --into"
+            f"give exactly one of --into ({FORMS}) and --into-file FILE, whose content is the text of --into",
+            USAGE,
         )
     text = options.into if options.into_file is None else _text(options.into_file, "--into-file")
     form, _, place = (text or "").partition(":")
@@ -82,7 +92,7 @@ def _target(options: ConsumeOptions, source: SourceUrl) -> Iterator[Target]:
         try:
             url = parse_mysql_url(text or "")
         except ValueError as error:
-            raise CliError(f"--into: {error}; or use {_NDJSON} or {_NDJSON}:FILE") from None
+            raise CliError(f"--into: {error}; or use {_NDJSON} or {_NDJSON}:FILE", USAGE) from None
         with MySqlTarget(url) as server:
             yield MySqlRows(server, options.name or source.topic)
 
@@ -91,4 +101,4 @@ def _text(path: Path, option: str) -> str:
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"{option} {path} cannot be read: {error}") from error
+        raise CliError(f"{option} {path} cannot be read: {error}", USAGE) from error

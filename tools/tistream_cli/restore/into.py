@@ -13,7 +13,7 @@ from tistream.targets.mysql_url import MySqlUrl, parse_mysql_url
 from tistream.targets.parquet_tables import ParquetTables
 from tistream.targets.restored_table import RestoreTarget, TargetRefused
 from tistream.targets.sql_files import SqlFiles
-from tistream_client.cli.errors import CliError
+from tistream_client.cli.errors import AGAIN, FIX, USAGE, CliError
 
 FORMS = "mysql://user:password@host:port/database, parquet:DIR, or sql:DIR"
 _FILES: dict[str, Callable[[Path, Dialect], RestoreTarget]] = {"parquet": ParquetTables, "sql": SqlFiles}
@@ -46,12 +46,12 @@ class Into:
     def connect(self) -> MySqlTarget:
         """Connect to the server, without selecting the database, which may not exist yet. Raises CliError."""
         if self.url is None:
-            raise CliError(f"--into {self} is not a server: use --into mysql://user:password@host:port/database")
+            raise CliError(f"--into {self} is not a server: use --into mysql://user:password@host:port/database", USAGE)
         url = self.url
         try:
             return MySqlTarget(MySqlUrl(url.host, url.port, url.user, url.password, None, url.options))
         except TargetFailed as error:
-            raise CliError(str(error)) from error
+            raise CliError(str(error), AGAIN if error.no_answer else FIX) from error
 
 
 def parse_into(into: str | None, into_file: Path | None) -> Into:
@@ -59,19 +59,19 @@ def parse_into(into: str | None, into_file: Path | None) -> Into:
     list of processes. Raises CliError, whose text contains nothing of a URL."""
     if (into is None) == (into_file is None):
         raise CliError(
-            f"give exactly one of --into ({FORMS}) and --into-file FILE, whose content is the text of --into"
+            f"give exactly one of --into ({FORMS}) and --into-file FILE, whose content is the text of --into", USAGE
         )
     text = _read(into_file) if into_file is not None else into
     assert text is not None
     form, colon, place = text.partition(":")
     if colon and form in _FILES:
         if not place:
-            raise CliError(f"--into {form}: names no directory: write {form}:DIR")
+            raise CliError(f"--into {form}: names no directory: write {form}:DIR", USAGE)
         return Into(None, (form, Path(place)), None)
     try:
         url = parse_mysql_url(text)
     except ValueError as error:
-        raise CliError(f"--into: {error}; or use parquet:DIR or sql:DIR") from None
+        raise CliError(f"--into: {error}; or use parquet:DIR or sql:DIR", USAGE) from None
     return Into(url, None, url.database)
 
 
@@ -79,4 +79,4 @@ def _read(path: Path) -> str:
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"--into-file {path} cannot be read: {error}") from error
+        raise CliError(f"--into-file {path} cannot be read: {error}", USAGE) from error

@@ -11,7 +11,7 @@ from typing import Any
 from tistream.clock import SystemClock
 from tistream.restore.table_names import parse_names
 from tistream_client.cli.api_client import ApiClient, tenant_path
-from tistream_client.cli.errors import CliError
+from tistream_client.cli.errors import USAGE, CliError
 from tistream_client.cli.times import ts_text
 
 FORMS = "parquet:URL, sql:URL, or dsn:FILE, which are places of the platform"
@@ -80,16 +80,16 @@ def body_of(options: PlatformOptions, ts: str) -> dict[str, Any]:
 def _target(options: PlatformOptions) -> Mapping[str, Any]:
     form, _, place = (options.into or "").partition(":")
     if not place or form not in ("parquet", "sql", "dsn"):
-        raise CliError(f"--on-platform needs --into with {FORMS}: the platform has no access to other targets")
+        raise CliError(f"--on-platform needs --into with {FORMS}: the platform has no access to other targets", USAGE)
     if options.renames and form != "dsn":
-        raise CliError("--rename is for --into dsn:FILE: leave it out")
+        raise CliError("--rename is for --into dsn:FILE: leave it out", USAGE)
     if form == "parquet":
         return {"kind": "parquet", "url": place}
     if form == "sql":
         return {"kind": "sql-files", "url": place, "dialect": options.dialect}
     renames = [one.partition("=") for one in options.renames]
     if any(not old or not new for old, _, new in renames):
-        raise CliError("--rename has not the form OLD=NEW, such as shop=shop_old")
+        raise CliError("--rename has not the form OLD=NEW, such as shop=shop_old", USAGE)
     return {"kind": "mysql", "dsn_file": place, "rename": {old: new for old, _, new in renames}}
 
 

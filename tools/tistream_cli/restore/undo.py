@@ -13,7 +13,7 @@ from tistream.restore.table_names import TableNames
 from tistream.targets.mysql import MySqlTarget, TargetFailed
 from tistream_cli.restore.into import Into
 from tistream_client.cli.api_client import ApiClient, tenant_path
-from tistream_client.cli.errors import CliError
+from tistream_client.cli.errors import USAGE, CliError
 from tistream_client.cli.output import cell
 from tistream_client.cli.times import shown_time, ts_text
 
@@ -62,7 +62,7 @@ def _values(given: Sequence[str]) -> dict[str, str]:
     for one in given:
         column, equals, value = one.partition("=")
         if not column or not equals or column in found:
-            raise CliError(f"--where {one!r} is not COLUMN=VALUE, such as id=7, or names a column twice")
+            raise CliError(f"--where {one!r} is not COLUMN=VALUE, such as id=7, or names a column twice", USAGE)
         found[column] = value
     return found
 

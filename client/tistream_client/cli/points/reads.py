@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from tistream_client.cli.again import Patience, given_up
 from tistream_client.cli.api_client import ApiClient, tenant_path
-from tistream_client.cli.errors import LATER, CliError, NoAnswer, Refused, failed
+from tistream_client.cli.errors import LATER, USAGE, CliError, NoAnswer, Refused, failed
 from tistream_client.cli.importing import INTERRUPTED
 from tistream_client.core.errors import ApiError, Gone
 
@@ -42,7 +42,7 @@ class Named:
         missing."""
         database, point, table = name.partition(".")
         if not (database and point and table):
-            raise CliError(f"{name!r} does not name a table: use DATABASE.TABLE, such as shop.orders")
+            raise CliError(f"{name!r} does not name a table: use DATABASE.TABLE, such as shop.orders", USAGE)
         return cls(cluster, tenant, database, table)
 
 
@@ -158,7 +158,8 @@ def key_text(text: str) -> str:
         return text
     parts = [part.partition("=") for part in text.split(",")]
     if not all(name and equals for name, equals, _ in parts):
-        raise CliError(f'{text!r} is not a key: use id=1, or a=1,b=x for two columns, or JSON: {{"id":"1"}}')
+        right = 'use id=1, or a=1,b=x for two columns, or JSON: {"id":"1"}'
+        raise CliError(f"{text!r} is not a key: {right}", USAGE)
     return json.dumps({name: value for name, _, value in parts})
 
 

@@ -1,0 +1,26 @@
+"""The exit status of commands whose server does not answer: 75, because the same command may succeed later."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from tistream_cli.app import app, load_commands
+from tistream_client.cli.errors import CliError
+
+SERVER = "mysql://u:p@127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["undo", "--txn", "5", "--apply", "--into", f"{SERVER}/d"],
+        ["consume", "kafka://127.0.0.1:9/t", "--into", SERVER],
+        ["agent", "status", "--port", "9"],
+    ],
+)
+def test_a_server_that_does_not_answer_may_answer_later(words: list[str]) -> None:
+    load_commands()
+    found = CliRunner().invoke(app, words, env={"TISTREAM_CLUSTER": "7", "TISTREAM_TENANT": "acme"})
+    status = found.exception.status if isinstance(found.exception, CliError) else found.exit_code
+    assert (status, "127.0.0.1:9" in f"{found.exception}{found.output}") == (75, True)

@@ -138,7 +138,7 @@ def connect(
         raise typer.BadParameter("--in-place-of goes with --assign")
     with _one_line():
         connector = _connector(
-            pd, objects, cluster, tenant, url, territory, keyspace, kind, (ca, cert, key), call_timeout
+            pd, objects, cluster, tenant, url, territory, keyspace, kind, (ca, cert, key), call_timeout, look=dry_run
         )
         cluster_id = connector.check()
         if dry_run:
@@ -335,10 +335,12 @@ def _connector(
     kind: TenantKind,
     tls: tuple[Path | None, Path | None, Path | None],
     call_s: float,
+    look: bool = False,
 ) -> Connector:
+    """The parts of the command. `look`: it changes nothing, and so creates no directory of objects."""
     from tistream.concurrency import sleep
     from tistream.service.ids import random_id
-    from tistream.storage.open import open_objects
+    from tistream.storage.open import open_objects, open_unchanged
     from tistream_agent.connecting.checks import table
     from tistream_agent.connecting.connect import Connection, Connector
     from tistream_agent.connecting.platform import PlatformApi
@@ -351,7 +353,7 @@ def _connector(
         Connection(TenantKey.parse(cluster, tenant), territory, keyspace, kind, call_s=call_s),
         PdClient(addresses(pd), channels, deadline_s=call_s),
         channels,
-        open_objects(objects),
+        (open_unchanged if look else open_objects)(objects),
         lambda new: api.register(new, kind),
         api.reached_ts,
         sleep,

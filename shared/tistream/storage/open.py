@@ -73,6 +73,15 @@ def open_existing(url: str, access: S3Access | None = None) -> ObjectStore:
     return open_objects(url, access)
 
 
+def open_unchanged(url: str, access: S3Access | None = None) -> ObjectStore:
+    """Open a store for a caller that only reads. Like open_objects, but no directory is created: one that does not
+    exist is an empty store in memory."""
+    place = _place(url)
+    if isinstance(place, Path) and not place.exists():
+        return MemoryObjectStore()
+    return open_objects(url, access)
+
+
 def _place(url: str) -> _Bucket | Path | None:
     """Parse a URL to a bucket, a directory, or None for a store in memory. Raises InvalidRequest."""
     if url == "memory:":

@@ -287,6 +287,7 @@ def test_a_territory_is_split_and_merged_and_holds_back_what_the_new_ones_need(
     listed.refuses = False
     low, high = divider.divide([1], 3)
     assert listed.there == {2: low.span, 3: high.span}
+    assert "--into 3 was not used" in world.checks[-1].why
     assert_tiled(WHOLE, [low.span, high.span])
     assert tikv.holds == {f"tistream-7-connected-{number}": ts - 1 for number in (2, 3)}
     for child in (low, high):
@@ -768,7 +769,17 @@ def test_a_tikv_that_is_too_old_is_named(serve: Callable[[EmulatedTikv], Emulate
 
 def test_the_command_prints_a_failed_check_once(serve: Callable[[EmulatedTikv], EmulatedTikv], tmp_path: Path) -> None:
     tikv = serve(EmulatedTikv(version="6.1.7"))
-    given = ["connect", "--pd", tikv.address, "--objects", f"file://{tmp_path}", "--cluster", "7", "--tenant", "old"]
+    given = [
+        "connect",
+        "--pd",
+        tikv.address,
+        "--objects",
+        f"file://{tmp_path}/new",
+        "--cluster",
+        "7",
+        "--tenant",
+        "old",
+    ]
     app = typer.Typer()
     register(app)
     done = CliRunner().invoke(app, [*given, "--dry-run"])
@@ -777,6 +788,7 @@ def test_the_command_prints_a_failed_check_once(serve: Callable[[EmulatedTikv], 
     *checks, end = done.output.splitlines()
     assert [line.rsplit("  ", 1)[0].split()[-1] for line in checks] == ["yes", "NO"]
     assert end == "tistream: a check has failed (NO); nothing after it was done"
+    assert not (tmp_path / "new").exists(), "--dry-run changes nothing"
 
 
 def test_rawkv_is_connected_without_a_schema(serve: Callable[[EmulatedTikv], EmulatedTikv]) -> None:

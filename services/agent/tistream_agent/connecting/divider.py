@@ -104,7 +104,11 @@ class Divider:
         ends = {number: self._end(number) for number in parents}
         left = given_up(ends, there)
         if not left:
-            return self._replaced(parents, into)
+            children = self._replaced(parents, into)
+            if len(children) != into:
+                why = f"{_ids(children)} are of a division that was begun before: --into {into} was not used"
+                self._show(Check("territories", True, why))
+            return children
         return tuple(child for number in left for child in self._replaced([number], 1, ends[number].children))
 
     def _replaced(self, parents: Sequence[int], into: int, never: tuple[Child, ...] = ()) -> tuple[Child, ...]:

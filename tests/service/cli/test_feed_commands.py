@@ -142,3 +142,17 @@ def test_the_event_that_is_waited_for_is_known_by_its_names(
     feed: dict[str, Any], skip: SkippedEvent, other: bool
 ) -> None:
     assert (other_cause(feed, skip) is not None) == other
+
+
+def test_a_directory_has_no_partitions(server: Server) -> None:
+    tables = [
+        {"database": "shop", "table": name, "topic": topic, "partition": partition, "columns": ["id", "v"]}
+        for name, topic, partition in (("a", "t", "table"), ("b", "file:///out/b", ""), ("c", "", ""))
+    ]
+    found = {"tables": tables, "count": 3, "left_out": [], "warnings": [], "stopped": []}
+    server.answers = {f"GET {FEEDS}/f/tables": (200, found)}
+    assert str(server.run("tables")).splitlines() == [
+        "table shop.a: topic t, partition table, id, v",
+        "table shop.b: file:///out/b, id, v",
+        "table shop.c: id, v",
+    ]

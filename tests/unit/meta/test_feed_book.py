@@ -211,6 +211,15 @@ def test_a_feed_that_fails_stops_alone_and_is_resumed(book: FeedBook, world: Wor
     assert info_of(*book.one(ACME, "a")).error is None
 
 
+def test_a_feed_that_has_read_nothing_has_no_lag(book: FeedBook, world: World) -> None:
+    book.add(ACME, wanted("a"))
+    workers = Workers(book, world, "w1")
+    [held] = workers.beat("w1")
+    workers.beat("w1", report(held, "failed").model_copy(update={"resolved_ts": 0}))
+    info = info_of(*book.one(ACME, "a"))
+    assert (info.resolved_ts, info.lag_seconds) == (None, None)
+
+
 def test_a_feed_that_tries_again_is_shown_so(book: FeedBook, world: World) -> None:
     book.add(ACME, wanted("a"))
     workers = Workers(book, world, "w1")

@@ -176,12 +176,19 @@ def _write_tables(tables: list[dict[str, Any]], count: int, left_out: list[dict[
     """Print tables that a feed sends, `count` in all, and those that it leaves out."""
     for one in tables:
         columns = ", ".join(one["columns"])
-        place = f"topic {one['topic']}, partition {one['partition']}, " if one["topic"] else ""
-        sys.stdout.write(f"table {one['database']}.{one['table']}: {place}{columns}\n")
+        sys.stdout.write(f"table {one['database']}.{one['table']}: {_place(one)}{columns}\n")
     if count > len(tables):
         sys.stdout.write(f"and {count - len(tables)} more tables\n")
     for one in left_out:
         sys.stdout.write(f"left out {one['database']}.{one['table']}: {one['reason']}\n")
+
+
+def _place(table: dict[str, Any]) -> str:
+    """Where a table is sent, as the beginning of a list: a topic has partitions, a directory or an Iceberg table none,
+    and a table of a database is not named again."""
+    if not table["topic"]:
+        return ""
+    return f"topic {table['topic']}, partition {table['partition']}, " if table["partition"] else f"{table['topic']}, "
 
 
 def _lines(one: dict[str, Any]) -> list[str]:

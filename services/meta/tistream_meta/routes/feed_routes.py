@@ -177,11 +177,12 @@ def info_of(feed: Feed, shard: HeldShard) -> ChangefeedInfo:
     if report is None:
         return info
     rows, size = feed_shards.with_ended(feed, report.rows, report.bytes)
+    has_read = report.resolved_ts > 0  # a feed that cannot begin has read nothing
     lag_ms = max(0, physical_ms(report.resolved_ts) - physical_ms(shard.checkpoint_ts))
     return info.model_copy(
         update={
-            "resolved_ts": str(report.resolved_ts),
-            "lag_seconds": lag_ms / 1000,
+            "resolved_ts": str(report.resolved_ts) if has_read else None,
+            "lag_seconds": lag_ms / 1000 if has_read else None,
             "held_by": report.held_by,
             "error": report.error or feed.error,
             "since_ms": None if report.since_ms is None else str(report.since_ms),

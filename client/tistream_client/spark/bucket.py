@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 import time
 from collections.abc import Iterator
@@ -25,6 +26,24 @@ _ENDED = (400, 403, 404, 410)  # S3 has several statuses for what has expired
 class RangeEnded(Exception):
     """Raised if a URL is no longer good: it has expired, or its object was deleted because its rows were compacted into
     another one. The API server signs new ones."""
+
+
+class WithoutQuery(logging.Filter):
+    """Drops the query of signed URLs from httpx's records, because a URL with its signature is a credential."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record, and keep it."""
+        if isinstance(record.args, tuple):
+            record.args = tuple(_shown(one) for one in record.args)
+        return True
+
+
+def _shown(argument: object) -> object:
+    text = str(argument)
+    return text.partition("?")[0] if "X-Amz-Signature=" in text else argument
+
+
+_WITHOUT_QUERY = WithoutQuery()
 
 
 class SignedRange(Protocol):
@@ -85,6 +104,7 @@ def bucket_of(options: Options) -> Iterator[Bucket]:
     system trusts, or by that of `caFile`. Raises WrongArgument if that file cannot be read."""
     import httpx  # noqa: PLC0415
 
+    logging.getLogger("httpx").addFilter(_WITHOUT_QUERY)  # once, however often it is added
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if options.ca_file is not None:

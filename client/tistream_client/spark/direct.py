@@ -2,8 +2,8 @@
 them.
 
 The server answers for one range of commit_ts after the other. What it may not give whole, such as a row group that has
-rows of other tables, is pulled. If a URL is no longer good, the server is asked again from the position that was
-reached: no row is missing, and none comes twice.
+rows of other tables, is pulled. If a URL is refused, the server is asked again from the position that was reached: no
+row is missing, and none comes twice. If that is refused too, the rest is pulled.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
+from warnings import warn
 
 import pyarrow as pa
 
 from tistream_client.core.arrow import event_batch
 from tistream_client.core.asking import json_of
-from tistream_client.core.errors import NoAnswer, WrongArgument
+from tistream_client.core.errors import WrongArgument
 from tistream_client.core.pull import PullQuery
 from tistream_client.core.steps import Fetch
 from tistream_client.spark.bucket import RangeEnded, bucket_of
 from tistream_client.spark.server import Server
 
-_REPEATS = 5  # answers in sequence of whose rows none could be fetched
+_REFUSALS = 2  # in sequence, without a row in between
+_PAUSE_S = 1.0  # in which the server learns of a compaction
 
 
 def check_decoder() -> None:
@@ -47,32 +50,42 @@ def pages(server: Server, query: PullQuery) -> Iterator[Sequence[pa.RecordBatch]
     assert query.since is not None
     assert until is not None
     read = TableRead.of(scope.cluster, scope.tenant, scope.database or "", scope.table or "", query.since)
-    progress, ended = read.progress, 0
+    progress, refused = read.progress, 0
     with bucket_of(server.options) as bucket:
         while progress.ts < until:
             answer = _signed(server, progress.ts, until)
-            end = int(answer["end_ts"])
             if not answer["direct"]:
+                end = int(answer["end_ts"])
                 yield from server.pulled(replace(query, since=None, cursor=progress.cursor, until=end))
-                read = read.moved(end)
+                read, refused = read.moved(end), 0
                 progress = read.progress
                 continue
             try:
                 for found, later, reached in read.batches(answer, bucket.fetch):
                     if found:
                         yield [event_batch(batch, None) for batch in found]
-                    ended = 0 if reached.cursor != progress.cursor else ended
+                    refused = 0 if reached.cursor != progress.cursor else refused
                     read, progress = later, reached
                     if reached.blocked:  # the pull says which row cannot be decoded
                         yield from server.pulled(replace(query, since=None, cursor=reached.cursor))
                         return
-            except RangeEnded as error:
-                ended += 1
-                if ended > _REPEATS:
-                    raise NoAnswer(
-                        f"the object store refuses {ended} URLs in sequence that were just signed ({error}). Compare "
-                        "its clock and the setting TISTREAM_API__SIGNED__ENDPOINT, or read without direct"
-                    ) from error
+            except RangeEnded:
+                refused += 1
+                if refused == _REFUSALS:
+                    _warn(answer)
+                    yield from server.pulled(replace(query, since=None, cursor=progress.cursor))
+                    return
+                server.sleep(_PAUSE_S * (0.5 + server.patience.random()))
+
+
+def _warn(answer: dict[str, Any]) -> None:
+    """Warn that the object store refuses the URLs of an answer, and say what to do."""
+    host = urlsplit(answer["objects"][0]["groups"][0]["url"]).netloc
+    warn(
+        f"the object store at {host} refuses URLs that were just signed, so the rows are pulled from the API server. "
+        "Compare its clock, the tenant's key and the setting TISTREAM_API__SIGNED__ENDPOINT, or read without direct",
+        stacklevel=3,
+    )
 
 
 def _signed(server: Server, low: int, high: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Connections to the API server, and the rules for retries of requests."""
+    """Connections to the API server, and the rules for retries of requests. `sleep` waits some seconds."""
 
     options: Options
     transport: Transport
     patience: Patience
+    sleep: Callable[[float], None] = time.sleep
 
     def shape_at(self, ts: int) -> TableShape | None:
         """The columns of the table as of a ts; None if the server does not have them any more."""

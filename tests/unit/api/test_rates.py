@@ -55,6 +55,17 @@ def limits(clock: ManualClock, own: EnforcedLimits, pulls_max: int = 16) -> Tena
     return TenantLimits(clock, lambda tenant: own if tenant == ACME else EnforcedLimits(), pulls_max)
 
 
+def test_bytes_are_reserved_by_one_of_those_that_ask_at_once() -> None:
+    clock = ManualClock()
+    found = limits(clock, EnforcedLimits(served_bytes_per_second=100))
+    assert [found.reserve(ACME, 150) for _ in range(3)] == [True, False, False]
+    assert found.reserve(BETA, 1 << 40)
+    clock.advance(1_000)
+    assert [found.reserve(ACME, 150) for _ in range(2)] == [True, False]
+    clock.advance(2_000)
+    assert [found.reserve(ACME, 1_000_000) for _ in range(2)] == [True, False], "above a burst, once all is made up"
+
+
 def test_a_flood_of_one_tenant_is_refused_and_the_other_is_not() -> None:
     clock = ManualClock()
     found = limits(clock, EnforcedLimits(requests_per_second=10, notifications_per_second=1))

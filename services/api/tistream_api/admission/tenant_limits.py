@@ -82,6 +82,14 @@ class TenantLimits:
             now_ms = self.clock.monotonic_ms()
             return self._buckets(tenant, now_ms).sent.charge(now_ms, limits.served_bytes_per_second, amount)
 
+    def reserve(self, tenant: Tenant, amount: int) -> bool:
+        """Count bytes as sent if the tenant's rate allows them now. Otherwise count nothing, and return False. An
+        amount above the burst is allowed while nothing was sent that the rate has not made up for."""
+        limits = self.limits_of(tenant)
+        with self._lock:
+            now_ms = self.clock.monotonic_ms()
+            return not self._buckets(tenant, now_ms).sent.take(now_ms, limits.served_bytes_per_second, amount)
+
     def _buckets(self, tenant: Tenant, now_ms: int) -> _Buckets:
         found = self._of.get(tenant)
         if found is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tistream import trace
-from tistream.errors import NotFoundYet, TooManyRequests, Unavailable, UnknownName
+from tistream.errors import NotFoundYet, Unavailable, UnknownName
 from tistream.follow.tenant_view import TenantView
 from tistream.model.tenant_kind import TenantKind
 from tistream.model.ts import Window
@@ -21,7 +21,7 @@ from tistream_api.signed.signed_answer import SignedAnswers
 from tistream_api.signed.stretch import StretchLimits, slowed
 
 REPLANS = 3
-AHEAD_S = 10  # an answer has at most the bytes that the tenant's rate allows in this time
+AHEAD_S = 2  # an answer has at most the bytes that the tenant's rate allows in this time, which are its burst
 
 
 @dataclass(slots=True)
@@ -35,8 +35,9 @@ class SignedReads:
     def changes(
         self, view: TenantView, scope: Scope, ask: SignedRequest, read_caller: ReadCaller, count: Callable[[int], None]
     ) -> SignedChanges:
-        """The answer of SignedChanges. `count` is called with the bytes of the row groups, which count as served.
-        Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
+        """The answer of SignedChanges. `count` is called with the bytes of the row groups, which count as served. If
+        the tenant's rate does not allow them now, the range is to be pulled, which slows its reader down. Raises
+        InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
         check_kind(view, TenantKind.TIDB)
         self.answers.signing.signer()
         admitted = self.points.admission.begin(view, "SignedChanges", read_caller, trace.here())
@@ -47,28 +48,18 @@ class SignedReads:
         try:
             read_caller.has_slot()
             view.wait_fresh(read_caller.alive)
-            self._check_rate(admitted)
             admitted.room.take()
             steps = (one() for one in [found])  # made inside a working step
             answer = next(self.points.working.each(admitted.tenant, steps, read_caller.alive))
             groups = [group for one in answer.objects for group in one.groups]
             size = sum(group.length for group in groups)
+            if size and not self.points.admission.limits.reserve(admitted.tenant, size):
+                return answer.model_copy(update={"direct": False, "objects": []})
             admitted.count(0, sum(group.rows for group in groups), size)
-            self.points.admission.limits.sent(admitted.tenant, size)
             count(size)
             return answer
         finally:
             admitted.release()
-
-    def _check_rate(self, admitted: Admitted) -> None:
-        """Raise TooManyRequests while the bytes of earlier answers exceed the tenant's rate."""
-        wait_s = self.points.admission.limits.sent(admitted.tenant, 0)
-        if wait_s > 0:
-            raise TooManyRequests(
-                "more bytes per second than the tenant's limit allows (served_bytes_per_second of `tistream tenant "
-                f"quotas`): retry after {wait_s:.1f} s",
-                wait_s,
-            )
 
     def _found(self, view: TenantView, scope: Scope, ask: SignedRequest, admitted: Admitted) -> SignedChanges:
         low = self.points.times.readable(view, "start_ts", ask.low)

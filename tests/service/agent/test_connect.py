@@ -40,7 +40,8 @@ from tistream_agent.reservation import Reservation
 from tistream_agent.reserved_ids import ReservedIds
 from tistream_agent.upstream.gc_hold import PLANNED_TTL_S, GcHold
 from tistream_agent.upstream.keyspaces import tenant_keys
-from tistream_agent.upstream.pd import PdClient
+from tistream_agent.upstream.own_hold import PROOF_MS
+from tistream_agent.upstream.pd import DEADLINE_S, PdClient
 from tistream_agent.upstream.pd_leader import OtherCluster
 from tistream_agent.upstream.stores import Channels, TlsFiles
 
@@ -63,7 +64,7 @@ class World:
     ) -> None:
         self.objects: ObjectStore = MemoryObjectStore() if objects is None else objects
         self.tikv = tikv
-        self.checks, self.registered = list[Check](), list[TenantKey]()
+        self.checks, self.registered, self.slept = list[Check](), list[TenantKey](), list[float]()
         self.pd = PdClient([tikv.address], Channels(tls), deadline_s=PATIENCE_S)
         self._refusal = refusal
         self.reached: int | None = None  # what the platform says of the tenant
@@ -74,7 +75,7 @@ class World:
             self.objects,
             self._register,
             lambda _: self.reached,
-            lambda _: None,
+            self.slept.append,
             self.checks.append,
             "c0ffee",
         )
@@ -821,6 +822,18 @@ def test_a_disconnect_ends_the_hold(serve: Callable[[EmulatedTikv], EmulatedTikv
     world.connector.connect()
     world.connector.disconnect()
     assert not tikv.holds
+
+
+# Attack: an agent reads its chain just before the last file, and its request reaches PD only at its deadline
+def test_no_request_of_the_agent_is_under_way_when_its_hold_is_released(
+    serve: Callable[[EmulatedTikv], EmulatedTikv],
+) -> None:
+    world, _, listed = connected(serve(EmulatedTikv()))
+    world.divider(listed, world.slept.append).divide([1], 2)
+    begun = World(world.tikv, territory=2, objects=world.objects)
+    begun.connector.disconnect()
+    assert len(world.slept) == len(begun.slept) == 1
+    assert min(world.slept + begun.slept) * 1_000 > PROOF_MS + DEADLINE_S * 1_000
 
 
 # Attack: a tenant whose agent is one of its own has a territory that no platform knows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event
@@ -135,6 +135,52 @@ def test_a_suspended_machine_reads_the_chain_though_its_monotonic_clock_stood(ti
     world.clock.suspend(PROOF_MS)
     with pytest.raises(Overtaken):
         world.own.move(world.ts - 1)
+
+
+class Slow:
+    """Reads the newest file of the chain; after each read so much time passes. `then`: called before it passes."""
+
+    def __init__(self, world: World, passes: Callable[[int], object], then: Callable[[], object]) -> None:
+        self._world, self._passes, self._then, self.known = world, passes, then, list[int]()
+
+    def __call__(self, known: int) -> tuple[int, str]:
+        self.known.append(known)
+        found = newest_nonce(self._world.objects, TENANT, 1, known)
+        self._then()
+        self._passes(PROOF_MS)
+        return found
+
+
+# Attack: the chain ends while the agent reads it, and the read takes as long as it takes to release the hold
+@pytest.mark.parametrize("suspended", [False, True])
+def test_a_chain_that_was_read_slowly_proves_nothing(tikv: EmulatedTikv, suspended: bool) -> None:
+    world = World(tikv)
+    world.clock.advance(PROOF_MS)
+    ends = [world.end_chain]
+    newest = Slow(world, world.clock.suspend if suspended else world.clock.advance, lambda: ends and ends.pop()())
+    own = OwnHold(world.released, OWN, newest, world.clock)
+    with pytest.raises(ChainUnseen, match="too slowly"):
+        own.move(world.ts - 1)
+    assert world.held is None
+    with pytest.raises(Overtaken, match=f"has nonce {SEALED}"):
+        own.move(world.ts - 1)
+    assert world.held is None
+    assert newest.known == [0, world.ts + 1], "the second read begins where the first one ended"
+
+
+# Attack: each read of the chain is slow for longer than a hold lasts
+def test_a_hold_whose_chain_is_always_read_slowly_is_renewed_in_the_second_half_of_its_day(tikv: EmulatedTikv) -> None:
+    world = World(tikv)
+    own = OwnHold(world.released, OWN, Slow(world, world.clock.advance, lambda: None), world.clock)
+    own.seen(own.moment())
+    own.move(world.ts - 1)
+    world.released.release()
+    world.clock.advance(UNSEEN_MS - 1)
+    with pytest.raises(ChainUnseen):
+        own.move(world.ts - 1)
+    assert world.held is None
+    own.move(world.ts - 1)
+    assert world.held == world.ts - 1
 
 
 # Attack: the object store does not answer for longer than a hold lasts

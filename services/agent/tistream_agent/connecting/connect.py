@@ -27,12 +27,12 @@ from tistream_agent.reservation import Reservation
 from tistream_agent.reserved_ids import ReservedIds
 from tistream_agent.upstream.gc_hold import GcHold
 from tistream_agent.upstream.keyspaces import TenantKeys, tenant_keys
+from tistream_agent.upstream.own_hold import SETTLE_S
 from tistream_agent.upstream.pd import DEADLINE_S, NULL_KEYSPACE, HoldTooLow, PdClient
 from tistream_agent.upstream.raw_api import raw_snapshot
 from tistream_agent.upstream.schema_snap import SchemaReader
 from tistream_agent.upstream.stores import Channels
 
-_SETTLE_S = 5.0
 _SEALS = 50
 
 
@@ -308,7 +308,7 @@ class Connector:
         files so fast that no last file can be put."""
         if self._seal():
             # The agent notices with its next file, and may refresh the hold until then.
-            self._sleep(_SETTLE_S)
+            self._sleep(SETTLE_S)
         GcHold(self._pd, self._connection.tenant, self._connection.territory, self._owned().held).release()
         self._passed(Check("garbage collection", True, "not held any more"))
 

@@ -45,11 +45,11 @@ from tistream_agent.reservation import Reservation
 from tistream_agent.reserved_ids import ReservedIds
 from tistream_agent.upstream.gc_hold import PLANNED_TTL_S, TTL_S, GcHold
 from tistream_agent.upstream.keyspaces import TenantKeys
+from tistream_agent.upstream.own_hold import SETTLE_S
 from tistream_agent.upstream.pd import HoldTooLow, PdClient
 
 _ROUNDS = 50
 _IDS_END = 1 << 63  # the push contract has no store id at or above it
-_SETTLE_S = 5.0  # a fenced agent notices with its next file, and may refresh its hold until then
 
 
 class Assignments(Protocol):
@@ -115,7 +115,7 @@ class Divider:
         """`divide`. `never`: children that a last file names, and that no process can begin."""
         children = self._chains(parents, into, never)
         self._hand_over(parents, children)
-        self._sleep(_SETTLE_S)
+        self._sleep(SETTLE_S)  # the agents notice with their next files, and may refresh their holds until then
         for number in parents:
             self._hold(number).release()
         self._release_unused(parents, children)

@@ -1,8 +1,8 @@
 """The hold on GC of the territory that an agent reads. It is renewed only while the chain is the agent's own.
 
-`tistream disconnect` and `tistream agent divide` put a last file into the chain, wait five seconds, and release the
+`tistream disconnect` and `tistream agent divide` put a last file into the chain, wait for SETTLE_S, and release the
 hold. An agent that slept since before that file would renew it for a day. So before each request to PD the agent must
-have seen, PROOF_MS ago at most, that the newest file of the chain is its own: it has put one, or it reads it again.
+have seen, less than PROOF_MS ago, that the newest file of the chain is its own: it has put one, or it reads it again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from tistream.clock import Clock
 from tistream.errors import FatalError, TiStreamError, Unavailable
 from tistream_agent.core.steps import HoldRefused, HoldSet
 from tistream_agent.upstream.gc_hold import TTL_S, GcHold
+from tistream_agent.upstream.pd import DEADLINE_S
 
-PROOF_MS = 2_000  # less than the five seconds, so that PD has the time to answer
+PROOF_MS = 2_000
+SETTLE_S = PROOF_MS / 1_000 + DEADLINE_S + 1.0  # after a last file: then no request to PD rests on an older proof
 UNSEEN_MS = TTL_S * 1_000 // 2  # without an answer of the object store the hold is renewed from here on
 
 
@@ -78,17 +80,23 @@ class OwnHold:
         return moved
 
     def _check(self) -> None:
-        """Check that the hold is this agent's. While the object store does not answer, that is not known: the hold,
-        which lasts for a day, is renewed all the same once half of the day is over. Raises Overtaken, ChainUnseen."""
+        """Check that the hold is this agent's. While the object store does not answer, or not in time, that is not
+        known: the hold, which lasts for a day, is renewed all the same once half of the day is over. Raises Overtaken,
+        ChainUnseen."""
         at = self.moment()
         if self._seen is not None and self._seen.until(at) < PROOF_MS:
             return
         try:
             ts, nonce = self._newest(self._known_ts)
         except TiStreamError as error:
-            if self._renewed is None or self._renewed.until(at) < UNSEEN_MS:
-                raise ChainUnseen(f"the newest file of the chain cannot be read: {error}") from error
-            return
-        if ts and nonce != self._nonce:
-            raise Overtaken(ts, nonce)
-        self._known_ts, self._seen = ts, at
+            problem = f"cannot be read: {error}"
+        else:
+            if ts and nonce != self._nonce:
+                raise Overtaken(ts, nonce)
+            self._known_ts = ts
+            if at.until(self.moment()) < PROOF_MS:
+                self._seen = at
+                return
+            problem = "was read too slowly"  # it may have been the newest one only when the read began
+        if self._renewed is None or self._renewed.until(at) < UNSEEN_MS:
+            raise ChainUnseen(f"the newest file of the chain {problem}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_agent.connecting.checks import Check
 from tistream_agent.connecting.connect import Connection, Connector
-from tistream_agent.connecting.divider import Divider
+from tistream_agent.connecting.divider import Assignments, Divider
+from tistream_agent.connecting.finishing import finish_division
 from tistream_agent.connecting.platform import PlatformApi, TenantTerritories
 from tistream_agent.core.chain import Child
 from tistream_agent.core.cutter import draft_without_rows
@@ -36,10 +37,10 @@ from tistream_agent.core.territory import assert_tiled
 from tistream_agent.holding.unfinished import DivisionFinisher
 from tistream_agent.metrics import AgentMetrics
 from tistream_agent.order import Order
-from tistream_agent.position import last_position
+from tistream_agent.position import end_of_chain, last_position
 from tistream_agent.run import FINISH_AFTER_S, TerritoryRun
 from tistream_agent.settings import AgentSettings
-from tistream_agent.upstream.gc_hold import PLANNED_TTL_S
+from tistream_agent.upstream.gc_hold import PLANNED_TTL_S, TTL_S, GcHold
 from tistream_agent.upstream.keyspaces import tenant_keys
 from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
@@ -95,7 +96,7 @@ class World:
             *(lambda _: None, lambda _: None, lambda _: None, self.shown.append, "c0ffee"),
         )
 
-    def divider(self, assigned: TenantTerritories) -> Divider:
+    def divider(self, assigned: Assignments) -> Divider:
         owned = tenant_keys(self.pd, TenantKind.TIDB, "")
         return Divider(*(TENANT, owned, self.pd, self.objects, assigned, lambda _: None, self.shown.append, "dead"))
 
@@ -188,6 +189,55 @@ def test_an_agent_that_cannot_finish_a_division_says_why_and_tries_again(world: 
     again = "the division is not finished, and tried again each minute: territory 2 was disconnected"
     assert [reason[: len(again)] for reason in reasons[1:]] == [again] * 2
     assert 1 in world.held(PLANNED_TTL_S), "no agent reads its keys yet"
+
+
+# Attack: a division cannot be finished for longer than a hold lasts
+def test_what_waits_for_its_division_is_held_for_a_day_after_each_attempt(world: World) -> None:
+    world.killed([1, 2], 1, 1)
+    world.assigned.replace([2], [])
+    end, hold = end_of_chain(world.objects, TENANT, 1, None), GcHold(world.pd, TENANT, 1)
+    assert end.position is not None
+    lowest_ts = end.position.lowest_ts
+    held = list[bool]()
+
+    def looked() -> None:
+        held.append(1 in world.held(TTL_S - 60))
+        hold.move(lowest_ts - 1, PLANNED_TTL_S)
+        if len(held) == 4:
+            run.stop()
+
+    run = world.agent(1, _waits(looked))
+    assert run._run() is None
+    assert held[1:] == [True] * 3
+    assert world.tikv.holds[hold.service_id] == lowest_ts - 1
+
+
+class Disconnecting:
+    """The territory is disconnected right after the platform has said that it is there."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._left = world, 1
+
+    def spans(self) -> Mapping[int, KeySpan]:
+        found = self._world.assigned.spans()
+        if self._left:
+            self._left = 0
+            self._world.assigned.replace([1], [])
+            self._world.connector().disconnect()
+        return found
+
+    def replace(self, gone: Collection[int], children: Sequence[Child]) -> None:
+        raise AssertionError("nothing is left to finish")
+
+
+# Attack: `tistream disconnect` comes between the look at the platform and the renewal of the hold
+def test_a_territory_that_is_disconnected_while_its_hold_is_renewed_holds_nothing(world: World) -> None:
+    world.killed([1], 2, 1)
+    assigned, children = Disconnecting(world), end_of_chain(world.objects, TENANT, 1, None).children
+    divider = world.divider(assigned)
+    assert finish_division(divider, world.objects, TENANT, 1, children, assigned) == ()
+    assert 1 not in world.held()
+    assert sorted(world.assigned.spans()) == [2]
 
 
 # Attack: a division that was killed is run again for another keyspace, kind or cluster than the territories have

@@ -111,6 +111,18 @@ class Divider:
             return children
         return tuple(child for number in left for child in self._replaced([number], 1, ends[number].children))
 
+    def keep_held(self, number: int) -> bool:
+        """Hold back garbage collection for a day for a territory of the platform whose chain a division has ended: no
+        agent does that any more. Returns whether the platform still has the territory; if not, it is not held. Raises
+        TiStreamError."""
+        end = self._end(number)
+        assert end.position is not None
+        self._hold(number).move(end.position.lowest_ts - 1)
+        if number in self._assigned.spans():
+            return True
+        self._hold(number).release()  # a process that has removed it from the platform may have released it before
+        return False
+
     def _replaced(self, parents: Sequence[int], into: int, never: tuple[Child, ...] = ()) -> tuple[Child, ...]:
         """`divide`. `never`: children that a last file names, and that no process can begin."""
         children = self._chains(parents, into, never)

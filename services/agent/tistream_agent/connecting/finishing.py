@@ -21,10 +21,11 @@ def finish_division(
     children: Sequence[Child],
     assigned: Assignments,
 ) -> tuple[Child, ...]:
-    """Finish the division of the territory `store_id`, whose last file names `children`, as it was begun. Returns the
-    new territories; empty if the platform does not have the territory any more, so that nothing is left to do. Raises
-    the errors of `Divider.divide`; InvalidRequest too if the ids of the children are reserved for no division."""
-    if store_id not in assigned.spans():
+    """Finish the division of the territory `store_id`, whose last file names `children`, as it was begun. If that
+    fails, garbage collection is held back for the territory for another day. Returns the new territories; empty if the
+    platform does not have the territory any more, so that nothing is left to do. Raises the errors of `Divider.divide`;
+    InvalidRequest too if the ids of the children are reserved for no division."""
+    if store_id not in assigned.spans() or not divider.keep_held(store_id):
         return ()
     named = {child.store_id for child in children}
     found = {one.parents for one in ReservedIds(objects, tenant).by_divisions() if one.store_id in named}

@@ -4,7 +4,7 @@ stop."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -15,7 +15,7 @@ from support.model_kafka import Faults, ModelKafka
 from support.pull_world import World, golden_world
 from support.sim.changefeed_judge import Feed
 from support.sim.changefeed_worker import PlayedPool
-from tistream.clock import ManualClock
+from tistream.clock import Clock, ManualClock
 from tistream.read.scan import Budget
 from tistream.schema.visible import Name
 from tistream.wire.bulk.changefeeds import Skip
@@ -25,8 +25,10 @@ from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
 from tistream_changefeed.pipeline import FeedPipeline
+from tistream_changefeed.sinks.kafka.clients import KafkaClients
 from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
+from tistream_changefeed.sinks.kafka.target import KafkaTarget
 
 FEED = Feed("all", "open-protocol", "changes", 1)
 SMALL = f"{FEED.uri}&max-message-bytes=1700"
@@ -45,7 +47,8 @@ class StillPool(PlayedPool):
 
 @dataclass
 class Run:
-    """The holders of one feed, one after the other, and what they have written."""
+    """The holders of one feed, one after the other, and what they have written. `ends`: whether the feed has an end_ts,
+    that of the recorded tenant. `sink` makes the sinks."""
 
     seed: int = 0
     faults: Faults = field(default_factory=Faults)
@@ -55,6 +58,8 @@ class Run:
     revision: int = 0
     epoch: int = 0
     part: Ownership = WHOLE
+    ends: bool = True
+    sink: Callable[[KafkaTarget, Order, Clock, KafkaClients], KafkaSink] = KafkaSink
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
@@ -68,14 +73,14 @@ class Run:
         """The next one, which fences the others."""
         self.epoch += 1
         fence, revision = Fence(1, self.epoch), Revision(self.revision)
-        start, end, part = self.world.snapshot_ts, self.world.end_ts, self.part
+        start, end, part = self.world.snapshot_ts, self.world.end_ts if self.ends else None, self.part
         order = Order(self.world.tenant, "all", part.shard, fence, start, end, revision, part.shards)
         feed = parsed(self.uri, self.document, self.skips)
         clients = self.kafka.clients(lambda seconds: self.clock.advance(int(seconds * 1000) + 1), lambda: True)
         return Holder(
             Shard(order, self.rng),
             lambda: self.pool,
-            lambda: KafkaSink(feed.target, order, self.clock, clients),
+            lambda: self.sink(feed.target, order, self.clock, clients),
             self.pipeline(),
             self.clock,
             self.budget,

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -25,7 +26,7 @@ from tistream.wire.bulk.changefeeds import Applied
 from tistream_changefeed.core import barrier, progress
 from tistream_changefeed.core.lanes import CatchUpLane, MainLane
 from tistream_changefeed.core.progress import Fence, Progress, Revision
-from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.core.shard import Order, Shard, Transaction
 from tistream_changefeed.core.stopped import StoppedTable
 from tistream_changefeed.dispatch.ownership import Ownership
 from tistream_changefeed.hold.holder import Holder
@@ -33,6 +34,8 @@ from tistream_changefeed.pipeline import FeedPipeline
 from tistream_changefeed.protocols.messages import Encoder, Message, Messages
 from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
+from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 SHARDS = 3
 FEED = Feed("all", "open-protocol", "changes", SHARDS)
@@ -154,6 +157,19 @@ class Refusing:
         return self.encoder.resolved(ts)
 
 
+def refuses(name: Name, ddl_ts: int) -> type[KafkaSink]:
+    """Sinks of which that of the first shard refuses a DDL of a table, as a database does."""
+
+    class Refuses(KafkaSink):
+        def write(self, transaction: Transaction) -> bool:
+            there = transaction.progress
+            if self._order.shard == 0 and transaction.marks and there.at == there.ddl and there.ddl.commit_ts == ddl_ts:
+                raise TablesRefused([name], "it is refused")
+            return super().write(transaction)
+
+    return Refuses
+
+
 class Leaves:
     """The event of a holder that never waits: it leaves a barrier at which it would wait, and comes again."""
 
@@ -258,6 +274,24 @@ def before_ddls() -> tuple[tuple[int, Name, int], ...]:
     return tuple(out)
 
 
+def only_others_follow() -> Iterator[tuple[int, Name, int]]:
+    """DDLs whose next event is a row of another table, which the first shard does not send: the DDL's commit_ts, its
+    table, and the commit_ts of the row."""
+    events: dict[int, set[tuple[Name, int, bool]]] = {}
+    for partition, every in undisturbed(golden_world("everything"), FEED)[0].items():
+        for one in every:
+            key: dict[str, Any] = json.loads((one.key or b"")[16:])
+            if key["t"] != 3:
+                events.setdefault(key["ts"], set()).add(((key["scm"], key.get("tbl", "")), partition, one.barrier))
+    for before, after in pairwise(sorted(events)):
+        names = {name for name, _, _ in events[before]}
+        follow = events[after]
+        if all(is_ddl for _, _, is_ddl in events[before]) and len(names) == 1 and not any(ddl for _, _, ddl in follow):
+            (name,) = names
+            if name[1] and all(partition and other != name for other, partition, _ in follow):
+                yield before, name, after
+
+
 def differing(run: ShardsRun) -> set[Name]:
     """The tables that do not have all of their events in a partition."""
     out: set[Name] = set()
@@ -302,3 +336,13 @@ def test_tables_that_stop_in_one_shard_stop_in_all_and_alone_and_catch_up_togeth
     assert [holder.shard.phase for holder in holders] == ["finished"] * SHARDS
     assert differing(run) == set()
     assert stops(holders) == set()
+
+
+def test_rows_behind_a_ddl_that_the_sink_of_one_shard_refuses_do_not_wait_for_its_next_event() -> None:
+    ddl_ts, name, row_ts = next(only_others_follow())
+    run = ShardsRun(ends=False, sink=refuses(name, ddl_ts))
+    run.pool.ts = row_ts
+    holders = run.settle_all()
+    run.check_order()
+    assert {name} == stops(holders)
+    assert row_ts in [ts for ts, _, _, is_ddl in run.events() if not is_ddl]

@@ -72,7 +72,7 @@ class Sending:
         if one.ddl is not None and one.ddl_end is not None:
             self._ddl(lane, one.ddl, one.rows_end, one.ddl_end, pool)
             lane.passed(one.ddl_end)
-        if self.shard.stops_unstored and not self.shard.catching:
+        if (self.shard.stops_unstored or self._awaited(one)) and not self.shard.catching:
             self.commit(lane.send(NOTHING, 0, (), self.shard.at))
 
     def catch_up(self, pool: Pool, budget: Budget, stopping: Callable[[], bool]) -> None:
@@ -128,6 +128,13 @@ class Sending:
         for name in error.names:
             self._stop(name, Position(0), str(error), stage="sink")
         self.commit(self.shard.send(NOTHING, 0, (), self.shard.at))
+
+    def _awaited(self, one: Segment) -> bool:
+        """Whether other shards may wait until this one has committed that it has passed the DDL of a segment. Without
+        a copy of it, because the DDL waits for a stopped table, no transaction has said so."""
+        if self.shard.order.shards == 1 or one.ddl is None or not self.shard.uncommitted:
+            return False
+        return bool(self.pipeline.concerned(one.ddl))
 
     def _meet(self, lane: Lane, until: Position) -> Mapping[int, Progress]:
         """Wait until every other shard of the feed has committed progress up to `until` (core/barrier.py), and stop the

@@ -695,7 +695,7 @@ def test_a_large_ddl_does_not_begin_behind_a_session_that_came_after_the_check(
     server.run("CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
     server.run(f"REVOKE LOCK TABLES ON *.* FROM {USER}@127.0.0.1")  # so the check lets it pass
     with ddls(server) as of_feed, closing(server.connect()) as user, user.cursor() as cursor:
-        cursor.execute("SELECT * FROM shop.a")
+        cursor.execute("INSERT INTO shop.a VALUES (2, 2)")  # a lock that the DDL needs before it copies rows
         told: list[HeldBy | None] = []
         with pytest.raises(FeedFailed, match=r"job 7 .* waits for a session that uses table shop\.a") as refused:
             replace(of_feed, lock_wait_s=2, tell=told.append).run(mark)

@@ -14,8 +14,15 @@ def test_a_ddl_that_has_waited_from_its_beginning_on_is_ended() -> None:
     assert [(wait.seen(WAITS), wait.over) for _ in range(3)] == [(True, False), (True, False), (True, True)]
 
 
-@pytest.mark.parametrize("state", ["copy to tmp table", "", None])
-def test_a_ddl_that_was_seen_at_work_is_not_ended(state: str | None) -> None:
+@pytest.mark.parametrize("state", ["copy to tmp table", "altering table", "setup"])
+def test_a_ddl_that_was_seen_at_work_is_not_ended(state: str) -> None:
     wait = LockWait(1)
     assert (wait.seen(state), wait.over) == (False, False)
     assert (wait.seen(WAITS), wait.over) == (True, False)
+
+
+@pytest.mark.parametrize("state", [None, "", "starting", "Opening tables", "creating table", "After create"])
+def test_a_ddl_that_has_not_got_its_lock_yet_is_not_at_work(state: str | None) -> None:
+    wait = LockWait(2)
+    assert [(wait.seen(one), wait.over) for one in (state, state, WAITS)] == [*[(False, False)] * 2, (True, False)]
+    assert (wait.seen(WAITS), wait.over) == (True, True)

@@ -40,11 +40,13 @@ from tistream_changefeed.table_errors.tables_refused import TablesRefused
 LOCK_WAIT_S = 30
 LOOK_S = 1.0  # between two looks at the session of a DDL, which are signs of life of the connection that has the lock
 LARGE_BYTES = 1 << 30  # of data and indexes
+COMMENT = "/* tistream "  # with which the statement of a DDL begins
 DATABASE_EXISTS = 1007
 LOCK_WAIT = 1205
 INTERRUPTED = 1317
 _ABSENT = frozenset({1049, 1146})  # unknown database, no such table
 PROHIBITED = 1105  # any unknown error; with it, a Percona cluster (pxc_strict_mode) refuses LOCK TABLES
+_STATE = "SELECT state FROM information_schema.processlist WHERE id = %s AND info LIKE %s"
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
 
@@ -79,7 +81,7 @@ class DdlRunner:
     def _step(self, mark: DdlMark, step: int, sql: str) -> None:
         key = (feed_key(self.order), self.order.fence.generation, mark.event.job_id, step)
         where = "feed = %s AND generation = %s AND job_id = %s AND step = %s"
-        comment = f"/* tistream {key[0]} {mark.event.job_id}.{step} */"
+        comment = f"{COMMENT}{key[0]} {mark.event.job_id}.{step} */"
         server = self.other.target()
         try:
             if self.dialect is not Dialect.TIDB:
@@ -142,7 +144,7 @@ class DdlRunner:
                 return
             except TimeoutError:
                 pass
-            found = self.slot.rows("SELECT state FROM information_schema.processlist WHERE id = %s", (server.number,))
+            found = self.slot.rows(_STATE, (server.number, f"{COMMENT}%"))
             if self.dialect is Dialect.TIDB or not wait.seen(found[0][0] if found else None):
                 self.tell(None)
                 continue

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchViewError
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotRefUpdate
+from pyiceberg.view import View
+from pyiceberg.view.metadata import ViewMetadata
 
 from support import feed_tables
 from support.effort import cases, seeds
@@ -824,6 +827,88 @@ def test_ddls_come_to_a_table_and_its_delta_though_the_worker_is_killed(tmp_path
     feed.target = replace(feed.target, delta_share=40)
     feed.shard, feed.sink = opened_as(feed.life, feed.target)
     rows(fresh, -7)
+
+
+class ViewCatalog(SqlCatalog):
+    """A catalog that has views too."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__("lake", uri="sqlite://", warehouse=f"file://{root}/lake")
+        self.shown: dict[str, View] = {}
+
+    def create_view(self, identifier: Any, schema: Any, view_version: Any, *_: Any, **__: Any) -> View:
+        known = {"format-version": 1, "location": "", "current-version-id": 1, "version-log": []}
+        known |= {"schemas": [schema], "versions": [view_version], "view-uuid": "00000000-0000-0000-0000-000000005570"}
+        return self.shown.setdefault(".".join(identifier), View(identifier, ViewMetadata.model_validate(known)))
+
+    def load_view(self, identifier: Any) -> View:
+        if ".".join(identifier) not in self.shown:
+            raise NoSuchViewError(identifier)
+        return self.shown[".".join(identifier)]
+
+    def drop_view(self, identifier: Any) -> None:
+        del self.shown[".".join(identifier)]
+
+
+def with_views(root: Path, state: dict[int, Any]) -> tuple[Steady, ViewCatalog]:
+    """A feed with deltas into a catalog that has views, with the rows `state`: five, of which one has changed since."""
+    feed = Steady(root, replace(TARGET, shapes=("table",), delta_share=40))
+    feed.life.catalog = catalog = ViewCatalog(root)
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    for numbers in (range(1, 6), [1], [1]):
+        feed.changes(BEFORE, written(feed, BEFORE, state, numbers))
+    assert [*catalog.shown] == ["d.t_now"]
+    return feed, catalog
+
+
+@pytest.mark.parametrize("last", [None, *range(2, 10)])
+def test_a_feed_that_has_no_deltas_any_more_leaves_no_older_rows_to_its_readers(
+    tmp_path: Path, last: int | None
+) -> None:
+    """The worker that ends the delta is killed before or after one of its commits."""
+    state: dict[int, Any] = {}
+    feed, catalog = with_views(tmp_path, state)
+    feed.target = replace(feed.target, delta_share=0)
+    steps = itertools.count()
+
+    def dying() -> None:
+        if next(steps) == last:
+            raise Killed
+
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    changes = written(feed, BEFORE, state, [-1, 2])
+    feed.life.interrupt = dying  # type: ignore[method-assign]
+    try:
+        feed.changes(BEFORE, changes)
+    except Killed:
+        feed.life.interrupt = lambda: None  # type: ignore[method-assign]
+        feed.shard, feed.sink = opened_as(feed.life, feed.target)
+        feed.changes(BEFORE, changes)
+    assert last is None or next(steps) > last
+    table, delta = catalog.load_table("d.t"), catalog.load_table("d.t_delta")
+    for rows in (feed.life.rows("d.t"), joined(table, current(table), delta, current(delta))):
+        assert {row["id"]: row["value"] for row in rows} == state
+    assert (delta.properties["tistream.now"], [*catalog.shown]) == ("", [])
+
+
+def test_the_view_of_a_version_that_is_replaced_goes(tmp_path: Path) -> None:
+    feed, catalog = with_views(tmp_path, {})
+    typed = feed_tables.version([ID, feed_tables.column("value", t.VARCHAR, Flen=30) | {"id": 7}], KEY)
+    feed.again = {number: str(number) for number in range(1, 6)}
+    feed.reread()
+    feed.ddl("modify column", TableChange(BEFORE, typed))
+    assert (feed.life.rows("d.t_delta"), [*catalog.shown]) == ([], [])
+    feed.values(typed, {"id": 6, "value": "six"})
+    assert [*catalog.shown] == ["d.t__v2_now"]
+
+
+def test_a_table_that_gets_its_name_back_gets_its_view_back(tmp_path: Path) -> None:
+    feed, catalog = with_views(tmp_path, {})
+    moved = feed_tables.version([ID, VALUE], KEY, name="moved")
+    feed.ddl("rename table", TableChange(BEFORE, moved))
+    assert [*catalog.shown] == ["d.moved_now"]
+    feed.ddl("rename table", TableChange(moved, BEFORE))
+    assert [*catalog.shown] == ["d.t_now"]
 
 
 def test_a_letter_is_written_once_and_does_not_end_the_window_of_the_rows_beside_it(tmp_path: Path) -> None:

@@ -213,8 +213,8 @@ class Deltas:
         other = self._tables.loaded(delta_of(goal), "delta")
         if other is not None:
             self._tables.set_aside(other, after)
+        self._drop_view(table)
         self._tables.move(delta, delta_of(goal))
-        self._lake.drop_view(now_of(table.identifier))
 
     def dropped(self, table: LakeTable, ts: str) -> None:
         """Mark the delta of a table whose table of TiDB was dropped at `ts`. The table has taken its rows."""
@@ -224,11 +224,15 @@ class Deltas:
             self._tables.created.known.forget(str(delta.table.metadata.table_uuid))
 
     def retire(self, table: LakeTable) -> None:
-        """Let a table take the rows of its delta, and go on without a delta."""
+        """Let a table take the rows of its delta, and go on without a delta and without the view. The delta stays, and
+        is empty: the table does not follow it any more."""
         delta = self.of(table)
         if delta is not None and delta.marks is not None:
             self._take(table, delta)
-            self.dropped(table, str(delta.marks.at.low_ts))
+            ended = {DROPPED: str(delta.marks.at.low_ts), NOW: "", MERGED: "[]"}
+            self._commit(table, delta, (), self._lake.files(delta.table), delta.marks.at, ended)
+            self._tables.created.known.forget(str(delta.table.metadata.table_uuid))
+        self._drop_view(table)
         assert table.marks is not None
         self._tables.commit(table, table.marks.at, (), {DELTA: ""})
 
@@ -246,6 +250,10 @@ class Deltas:
             shown = [one for one in delta.schema.schema.fields if one.name != DELETED_NAME]
             self._lake.put_view(name, Schema(*shown), queries)
             self._views[name] = queries["trino"]
+
+    def _drop_view(self, table: LakeTable) -> None:
+        self._views.pop(now_of(table.identifier), None)
+        self._lake.drop_view(now_of(table.identifier))
 
 
 def snapshot_of(table: LakeTable) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchViewError
+from pyiceberg.exceptions import ForbiddenError, NoSuchViewError, RESTError, ServiceUnavailableError
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from pyiceberg.view import View
@@ -835,9 +835,12 @@ class ViewCatalog(SqlCatalog):
     def __init__(self, root: Path) -> None:
         super().__init__("lake", uri="sqlite://", warehouse=f"file://{root}/lake")
         self.shown: dict[str, View] = {}
+        self.refusal: Exception | None = None
 
     def create_view(self, identifier: Any, schema: Any, view_version: Any, *_: Any, **__: Any) -> View:
-        known = {"format-version": 1, "location": "", "current-version-id": 1, "version-log": []}
+        if self.refusal is not None:
+            raise self.refusal
+        known: dict[str, Any] = {"format-version": 1, "location": "", "current-version-id": 1, "version-log": []}
         known |= {"schemas": [schema], "versions": [view_version], "view-uuid": "00000000-0000-0000-0000-000000005570"}
         return self.shown.setdefault(".".join(identifier), View(identifier, ViewMetadata.model_validate(known)))
 
@@ -909,6 +912,64 @@ def test_a_table_that_gets_its_name_back_gets_its_view_back(tmp_path: Path) -> N
     assert [*catalog.shown] == ["d.moved_now"]
     feed.ddl("rename table", TableChange(moved, BEFORE))
     assert [*catalog.shown] == ["d.t_now"]
+
+
+@pytest.mark.parametrize("refusal", [ServiceUnavailableError("503"), ForbiddenError("403"), RESTError("405")])
+def test_a_view_is_stored_as_soon_as_the_catalog_does_it(tmp_path: Path, refusal: Exception) -> None:
+    feed = Steady(tmp_path, replace(TARGET, shapes=("table",), delta_share=40))
+    feed.life.catalog = catalog = ViewCatalog(tmp_path)
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    catalog.refusal = refusal
+    if isinstance(refusal, ServiceUnavailableError):
+        with pytest.raises(FeedFailed, match="503") as found:
+            feed.rows(BEFORE, (None, 1))
+        assert found.value.failure.kind == "retry"
+        feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    else:
+        feed.rows(BEFORE, (None, 1))
+    catalog.refusal = None
+    feed.rows(BEFORE, (None, 2))
+    assert [*catalog.shown] == ["d.t_now"]
+
+
+def test_a_table_that_a_release_without_deltas_has_written_keeps_its_newer_rows(tmp_path: Path) -> None:
+    state: dict[int, Any] = {}
+    feed, catalog = with_views(tmp_path, state)
+    with catalog.load_table("d.t").transaction() as change:  # such a release does not look at the property
+        change.set_properties({"tistream.delta": ""})
+    feed.shard, feed.sink = opened_as(feed.life, replace(feed.target, delta_share=0))
+    feed.changes(BEFORE, written(feed, BEFORE, state, [1]))
+    with catalog.load_table("d.t").transaction() as change:
+        change.set_properties({"tistream.delta": "t_delta"})
+    feed.shard, feed.sink = opened_as(feed.life, feed.target)
+    kept, at = dict(state), feed.ts
+    with pytest.raises(FeedFailed, match=r"lake/d\.t: .* than d\.t_delta has: drop or rename") as found:
+        feed.changes(BEFORE, written(feed, BEFORE, dict(state), [2, 3, 4]))
+    assert found.value.failure.kind == "failed"
+    assert {row["id"]: row["value"] for row in feed.life.rows("d.t")} == kept
+    catalog.drop_table("d.t_delta")
+    feed.ts = at
+    feed.shard, feed.sink = opened_as(feed.life, feed.target, Revision(1, Move(revision=1, ts=at)))
+    for number in (2, 3):
+        feed.changes(BEFORE, written(feed, BEFORE, state, [number]))
+        found_now = rows_now(catalog.load_table("d.t"), catalog.load_table("d.t_delta")).to_pylist()
+        assert {row["id"]: row["value"] for row in found_now} == state
+
+
+def test_a_table_that_was_rolled_back_takes_what_waits_in_its_delta(tmp_path: Path) -> None:
+    """A user has accepted the older rows of the table, as of a checkpoint that is higher than the delta's."""
+    state: dict[int, Any] = {}
+    feed, catalog = with_views(tmp_path, state)
+    feed.changes(BEFORE, written(feed, BEFORE, state, [2, 3, 4]))  # they wait
+    table = catalog.load_table("d.t")
+    feed.rows(OTHER, (None, 1))
+    table.manage_snapshots().rollback_to_snapshot(table.metadata.snapshots[0].snapshot_id).commit()
+    feed.shard, feed.sink = opened_as(feed.life, feed.target, Revision(1, Move(revision=1, ts=feed.ts)))
+    feed.changes(BEFORE, written(feed, BEFORE, state, [1]))
+    found = rows_now(catalog.load_table("d.t"), catalog.load_table("d.t_delta")).to_pylist()
+    assert {row["id"]: row["value"] for row in found} == {number: state[number] for number in range(1, 5)}, (
+        "row 5 is gone"
+    )
 
 
 def test_a_letter_is_written_once_and_does_not_end_the_window_of_the_rows_beside_it(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ read or committed it last."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
+    BadRequestError,
     CommitFailedException,
     CommitStateUnknownException,
     ForbiddenError,
@@ -64,8 +65,11 @@ _RETRIES = "commit.retry.num-retries"
 _HOUR = PartitionSpec(PartitionField(COMMIT_TIME, 1_000, HourTransform(), "_commit_hour"))
 _MANIFESTS = 100
 _OURS = {"engine-name": "tistream"}  # in the summary of a view that a feed has stored
-_NO_VIEW = (RuntimeError, RESTError, NoSuchViewError, ViewAlreadyExistsError, TableAlreadyExistsError, ValueError)
-"""What pyiceberg raises if a catalog has no views, or refuses one."""
+_NO_VIEW = (
+    *(NotImplementedError, BadRequestError, ForbiddenError, ValueError),
+    *(NoSuchViewError, ViewAlreadyExistsError, TableAlreadyExistsError),
+)
+"""What pyiceberg raises if a catalog has no views, or refuses one; besides RESTError itself, for such as status 405."""
 _OTHER = (
     *(SQLAlchemyError, OSError, RESTError),
     *(ValueError, RuntimeError, pa.ArrowException),  # of metadata and files that cannot be read
@@ -183,28 +187,45 @@ class Lake:
             except TableAlreadyExistsError as error:
                 raise retry("sink", self.named(after), "another worker has created it", CONFLICT) from error
 
-    def put_view(self, identifier: Identifier, schema: Schema, queries: Mapping[str, str]) -> None:
+    def put_view(self, identifier: Identifier, schema: Schema, queries: Mapping[str, str]) -> bool:
         """Store a view, in place of one of a feed with other queries. `queries`: its SQL text for each dialect. Nothing
-        happens if the catalog has no views or refuses this one, or if another program has such a view: the feed does
-        not depend on it."""
+        happens if another program has such a view. Returns False if the catalog has no views or refuses this one: the
+        feed does not depend on it."""
         shown = [ViewRepresentation(SQLViewRepresentation(type="sql", sql=q, dialect=d)) for d, q in queries.items()]
         version = ViewVersion.model_validate(
             {"schema-id": 0, "representations": shown, "default-namespace": identifier[:-1], "summary": _OURS}
         )
-        with self.asking(self.named(identifier)), suppress(*_NO_VIEW):
-            there = self._view(identifier)
+
+        def put(there: ViewVersion | None) -> None:
             if there is not None and (there.summary != _OURS or there.representations == shown):
                 return
             if there is not None:
                 self._catalog.drop_view(identifier)
             self._catalog.create_view(identifier, schema, version)
 
+        return self._on_view(identifier, put)
+
     def drop_view(self, identifier: Identifier) -> None:
         """Drop a view, if the catalog has it and a feed has stored it."""
-        with self.asking(self.named(identifier)), suppress(*_NO_VIEW):
-            there = self._view(identifier)
+
+        def drop(there: ViewVersion | None) -> None:
             if there is not None and there.summary == _OURS:
                 self._catalog.drop_view(identifier)
+
+        self._on_view(identifier, drop)
+
+    def _on_view(self, identifier: Identifier, act: Callable[[ViewVersion | None], None]) -> bool:
+        """Act on a view, which may not exist. Returns False if the catalog has no views or refuses this."""
+        with self.asking(self.named(identifier)):
+            try:
+                act(self._view(identifier))
+            except _NO_VIEW:
+                return False
+            except RESTError as error:
+                if type(error) is not RESTError:  # it may pass by itself, such as status 503
+                    raise
+                return False
+        return True
 
     def _view(self, identifier: Identifier) -> ViewVersion | None:
         try:

@@ -219,6 +219,10 @@ class LakeTables:
             )
             if not self.created.shows_newest(uuid, newest):
                 self.commit(found, at, loaded=(found.loaded or b"") if loading else None)
+                name = delta_of(identifier)
+                delta = self.loaded(name, "delta", older=True) if found.table.properties.get(DELTA) else None
+                if delta is not None and delta.marks is not None and delta.marks.at < at:
+                    self.commit(delta, at)  # no table is newer than its delta
 
     def create(self, version: TableVersion, shape: Shape, at: Position) -> None:
         """Create the Iceberg table for initial rows as of `at`, unless it exists."""

@@ -21,6 +21,7 @@ from pyiceberg.schema import Schema
 from tistream.read.cursor import Position
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import TableVersion
+from tistream_changefeed.core.failure import failed
 from tistream_changefeed.rows.handle_key import handle_columns
 from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.sinks.iceberg.kept.lake_table import (
@@ -98,8 +99,10 @@ class Deltas:
         if table.marks is None or not table.table.properties.get(DELTA):
             begun = Position(int(table.table.properties.get(SINCE, "0"))) if table.marks is None else table.marks.at
             self._tables.commit(table, begun, self._rows.filled(table), {DELTA: delta.identifier[-1]})
-        elif table.evolves or self._due(table, delta):
-            self._take(table, delta)
+        else:
+            self._check_newer(table, delta)
+            if table.evolves or self._due(table, delta):
+                self._take(table, delta)
         self._put(table, delta, keys, delta_rows(nets, keys, delta.schema), at)
         self._store_view(table, delta, keys)
 
@@ -161,6 +164,7 @@ class Deltas:
 
     def _take(self, table: LakeTable, delta: LakeTable) -> None:
         """Commit the waiting rows of a delta to its table, as of the delta's newest commit."""
+        self._check_newer(table, delta)
         waiting = self._files(table, delta).waiting
         assert table.marks is not None
         if not waiting or delta.marks is None:
@@ -174,6 +178,16 @@ class Deltas:
         removed = self._rows.write(table, keys, [found.select(keys)], rows)
         at = max(table.marks.at, delta.marks.at)
         self._tables.commit(table, at, removed, {TAKEN: str(snapshot_of(delta))})
+
+    def _check_newer(self, table: LakeTable, delta: LakeTable) -> None:
+        """Raise FeedFailed if the table has newer rows than its delta, whose waiting rows would replace them."""
+        if table.marks is None or delta.marks is None or table.marks.at <= delta.marks.at:
+            return
+        if self._files(table, delta).waiting:
+            name = ".".join(delta.identifier)
+            raise failed("sink", self._lake.named(table.identifier), f"a release without deltas has written newer rows "
+                         f"into it than {name} has: drop or rename {name}, then resume the changefeed with its "
+                         f"checkpoint_ts; it goes on without the changes that only {name} has")  # fmt: skip
 
     def _keys(self, delta: LakeTable) -> list[str]:
         """The names of the key columns, as of the delta's next schema."""
@@ -248,8 +262,8 @@ class Deltas:
         name = now_of(table.identifier)
         if self._views.get(name) != queries["trino"]:
             shown = [one for one in delta.schema.schema.fields if one.name != DELETED_NAME]
-            self._lake.put_view(name, Schema(*shown), queries)
-            self._views[name] = queries["trino"]
+            if self._lake.put_view(name, Schema(*shown), queries):
+                self._views[name] = queries["trino"]
 
     def _drop_view(self, table: LakeTable) -> None:
         self._views.pop(now_of(table.identifier), None)

@@ -169,9 +169,8 @@ def build_app(
         finally:
             for pool in (executor, counting):
                 pool.shutdown(wait=False, cancel_futures=True)
-            meter.last_report()
-            http.close()
-            asking.close()
+            for end_of in (points.reader.close, meter.last_report, http.close, asking.close):
+                end_of()
 
     app = new_app(
         "tistream-api",

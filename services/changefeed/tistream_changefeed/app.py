@@ -151,8 +151,8 @@ def build_app(
             for loop in loops:
                 loop.stop(timeout_s=0.5)
             executor.shutdown(wait=False, cancel_futures=True)
-            meter.last_report()
-            http.close()
+            for end_of in (reader.close, meter.last_report, http.close):
+                end_of()
 
     def not_ready() -> str | None:
         return driver.not_ready() or (None if tenants.routes() is not None else "the routes were not read yet")

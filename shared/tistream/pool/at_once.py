@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import TypeVar
 
 from tistream.concurrency import new_executor
@@ -20,7 +21,8 @@ def lots(items: Sequence[S]) -> Iterator[Sequence[S]]:
 
 
 class AtOnce:
-    """Makes calls in threads that all reads of a process share. Thread-safe. `name` is that of the threads."""
+    """Makes calls in threads that all reads of a process share. Thread-safe. `name` is that of the threads. A caller
+    waits only for its own calls: those that no thread has begun are made in its own thread."""
 
     def __init__(self, name: str) -> None:
         self._pool = new_executor(name, THREADS)
@@ -30,4 +32,39 @@ class AtOnce:
         calls begin when the caller has taken those results. An error is raised in the place of the result. A call for
         a single item is made in the caller's thread."""
         for lot in lots(items):
-            yield from map(call, lot) if len(lot) == 1 else self._pool.map(call, lot)
+            yield from map(call, lot) if len(lot) == 1 else self._made(call, lot)
+
+    def close(self) -> None:
+        """End the threads. Calls that have not begun, and later ones, are made in the threads of their callers."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _made(self, call: Callable[[S], T], lot: Sequence[S]) -> Iterator[T]:
+        begun = [self._begun(call, item) for item in lot]
+        try:
+            for at in range(len(lot)):
+                for later in range(at, len(lot)):
+                    if begun[later].cancel():
+                        begun[later] = _made_here(call, lot[later])
+                    if begun[at].done():
+                        break
+                yield begun[at].result()
+        finally:
+            for future in begun:
+                future.cancel()
+
+    def _begun(self, call: Callable[[S], T], item: S) -> Future[T]:
+        try:
+            return self._pool.submit(call, item)
+        except RuntimeError:  # the pool is shut down, or the system has no thread for it
+            never = Future[T]()
+            never.cancel()
+            return never
+
+
+def _made_here(call: Callable[[S], T], item: S) -> Future[T]:
+    made = Future[T]()
+    try:
+        made.set_result(call(item))
+    except Exception as error:
+        made.set_exception(error)
+    return made

@@ -114,6 +114,16 @@ class SimEvent:
         return self._set
 
 
+class SimFuture(Future[Any]):
+    """A call of an executor. Who waits for its result waits for its fiber."""
+
+    fiber: Fiber
+
+    def result(self, timeout: float | None = None) -> Any:
+        self.fiber.join(timeout)
+        return super().result(0)
+
+
 class SimExecutor(Executor):
     """Each call is a fiber of its own."""
 
@@ -121,32 +131,24 @@ class SimExecutor(Executor):
         self._scheduler, self._name = scheduler, name
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._start(call, args, kwargs, future)
-        return future
+        future = SimFuture()
 
-    def _start(self, call: Callable[..., Any], args: Any, kwargs: Any, future: Future[Any]) -> Fiber:
         def body() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(call(*args, **kwargs))
             except Exception as error:
                 future.set_exception(error)
 
-        return self._scheduler.start(self._scheduler.fiber().process, self._name, body)
+        future.fiber = self._scheduler.start(self._scheduler.fiber().process, self._name, body)
+        return future
 
     def map(
         self, call: Callable[..., Any], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
     ) -> Iterator[Any]:
-        begun = []
-        for args in zip(*iterables, strict=False):
-            future: Future[Any] = Future()
-            begun.append((future, self._start(call, args, {}, future)))
-        return self._results(begun)
-
-    def _results(self, begun: list[tuple[Future[Any], Fiber]]) -> Iterator[Any]:
-        for future, fiber in begun:
-            fiber.join()
-            yield future.result()
+        begun = [self.submit(call, *args) for args in zip(*iterables, strict=False)]
+        return (future.result() for future in begun)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         return None

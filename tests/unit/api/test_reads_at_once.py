@@ -6,18 +6,23 @@ import random
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.round_trips import Distant, waits
 from support.versions_world import VersionsWorld, int_key, random_rows, written_run
-from tistream.format.segment import OP_PUT
+from tistream.errors import CorruptObject
+from tistream.format.segment import OP_PUT, SCHEMA
 from tistream.model.span import WHOLE
 from tistream.model.ts import Window
 from tistream.pool import at_once, parquet_objects
 from tistream.pool.footers import FooterCache
+from tistream.pool.rows import open_segment
 from tistream.pool.versions.plan import IndexShard, records_of
 from tistream.pool.versions.scan import read_range
+from tistream.pool.writer import write_segment
 from tistream.read.group_cache import GroupCache
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.points import cached_reader
 from tistream_api.points.cached_reader import CachedReader
 from tistream_api.points.parts import row_marks
@@ -80,3 +85,27 @@ def test_the_parts_of_a_table_are_found_by_footers_that_are_read_at_the_same_tim
 
     (one,) = waits(world.objects, read)
     assert (one.found, one.gets, one.depth) == (240, 8, 1)
+
+
+def test_a_damaged_row_group_does_not_hide_another_of_its_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_objects, "WHOLE_BYTES", 0)  # as of a large segment, the footer is read alone
+    monkeypatch.setattr(parquet_objects, "TAIL_BYTES", 512)
+    world = VersionsWorld()
+    rows = [
+        {"table_id": table, "key": int_key(table, at), "commit_ts": 5, "start_ts": 4, "op": OP_PUT, "value": b"a value",
+         "old_value": None, "txn_source": None}
+        for table in (TABLE, TABLE + 1)
+        for at in range(30)
+    ]  # fmt: skip
+    body, segment = write_segment(pa.Table.from_pylist(rows, SCHEMA), world.name("segment"), packed_rows=30)
+    assert len(segment.row_groups) == 2
+    world.objects.put(segment.key, bytes(body))
+    start, length = next(iter(open_segment(world.objects, segment).footer.groups[1].ranges(["value"])))
+    damaged, spoilt = MemoryObjectStore(), bytearray(body)
+    spoilt[start + length - 1] ^= 4
+    damaged.put(segment.key, bytes(spoilt))
+    reader = CachedReader(damaged, GroupCache(damaged, 64 << 20), FooterCache())
+    groups = reader.open_segments([(segment, 0), (segment, 1)])
+    assert len(next(groups).read(["key", "value"])) == 30
+    with pytest.raises(CorruptObject, match=segment.key):
+        next(groups).read(["key", "value"])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tistream.errors import TiStreamError
 from tistream.format.run import RunRef
 from tistream.pool.at_once import AtOnce, lots
 from tistream.pool.footers import FooterCache
@@ -49,10 +51,15 @@ class CachedReader:
                     done.add(segment.key)
                 yield _CachedGroup(self._cache, GroupRef(segment, index))
 
+    def close(self) -> None:
+        """End the threads of its requests. Reads continue without them."""
+        self._at_once.close()
+
     def _bring(self, groups: Sequence[GroupRef]) -> None:
-        for group in groups:
-            if group.bytes_per_row * group.info.rows <= AHEAD_BYTES:
-                self._cache.rows(group)
+        with suppress(TiStreamError):  # raised again by `read`, if the rows are needed
+            for group in groups:
+                if group.bytes_per_row * group.info.rows <= AHEAD_BYTES:
+                    self._cache.rows(group)
 
 
 @dataclass(frozen=True, slots=True)

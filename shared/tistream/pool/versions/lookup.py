@@ -2,7 +2,8 @@
 
 Runs and segments are read newest first. Once the newest version of a key has been found, no older rows are read for
 that key. Footers and filters (tistream.pool.key_filter) of several runs are read at the same time, so a cold lookup
-waits for the object store about twice: for these, and for the rows of one run.
+waits for the object store about twice: for these, and for the rows of one run. Before that it waits for segments above
+the index, if there are any.
 """
 
 from __future__ import annotations

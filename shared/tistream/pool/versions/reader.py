@@ -166,6 +166,10 @@ class StoreReader:
                     opened[segment.key] = next(read)
                 yield _OpenedSegment(self._objects, segment, index, opened[segment.key])
 
+    def close(self) -> None:
+        """End the threads of its requests. Reads continue without them."""
+        self._at_once.close()
+
     def _opened_segment(self, segment: SegmentRef) -> OpenedObject:
         footers = None if segment.size <= WHOLE_BYTES else self._footers  # a small one is read here, not by `read`
         return open_segment(self._objects, segment, footers).without_tail()

@@ -81,12 +81,14 @@ class SorterProgress:
             again = url in self._silent
             self._silent.discard(url)
             known = self._reported.get(url, {})
-            kept = known if page.boot and before is not None and before[0] == page.boot else {}
+            same = before is not None and before[0] == page.boot
+            kept = known if page.boot and same else {}
             self._reported[url] = kept | reported
             if again:
                 return _tenants(self._reported[url].values())
-            # Without a boot id the page has all tasks of the sorter, moved or not.
-            return _tenants(one for one in reported.values() if page.boot or known.get(one.task_id) != one)
+            # A task that cannot advance is listed too. Without a boot id the page has all tasks of the sorter.
+            compared = known if same else {}
+            return _tenants(one for one in reported.values() if compared.get(one.task_id) != one)
 
     def _fell_silent(self, url: str) -> set[TenantKey]:
         with self._lock:

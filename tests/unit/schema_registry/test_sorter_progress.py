@@ -115,6 +115,15 @@ def test_only_what_moved_is_told_again(sorter: Sorter, progress: SorterProgress)
     assert manifests(progress, 6, 7) == {6: 1, 7: 2}
 
 
+def test_a_task_that_cannot_advance_wakes_no_tenant(sorter: Sorter, progress: SorterProgress) -> None:
+    progress.poll(URL)
+    sorter.tasks[7].fail("the key is disabled")
+    assert progress.poll(URL) == set()
+    assert sorter.told == [50, 1]
+    moved(sorter.tasks[7])
+    assert progress.poll(URL) == {tenant(7)}
+
+
 def test_a_sorter_that_started_again_tells_everything(sorter: Sorter, progress: SorterProgress) -> None:
     progress.poll(URL)
     sorter.start(3, "second")

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import pytest
+
+from support.change_files import flipped_change_group
 from support.sorter_world import SorterWorld
 from support.tiny_tenant import TinyTenant, key, watermark, whole
 from support.waiting import PATIENCE_S
@@ -12,7 +17,9 @@ from tistream.clock import SystemClock
 from tistream.wire.meta import ChildTask, SealOrder
 from tistream_sorter.node.node import REST_MS
 from tistream_sorter.node.progress import ProgressFeed
+from tistream_sorter.state.damage import GRACE_MS
 from tistream_sorter.task.mailbox import FlushedByAllNote, RetentionNote
+from tistream_sorter.task.status import LATE_MS
 from tistream_sorter.task.task import Task
 
 TINY = TinyTenant()
@@ -104,3 +111,53 @@ def test_a_reader_of_progress_waits_for_a_task_that_moves() -> None:
         waiting = beside.submit(feed.wait, "boot", 1 << 40, WAIT_MS)
         ending.start()
         assert waiting.result().tasks == []
+
+
+def damaged(world: SorterWorld) -> None:
+    world.push(replace(SECOND, data=flipped_change_group(SECOND.data)))
+    world.node.tick()
+    world.clock.advance(GRACE_MS)
+
+
+def queued_in_vain(world: SorterWorld) -> None:
+    the_task(world).fail("the key is disabled")
+    world.push(SECOND)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        lambda world: the_task(world).fail("the key is disabled"),
+        lambda world: the_task(world).stop("an invariant is broken"),
+        damaged,
+        queued_in_vain,
+    ],
+    ids=["failed", "stopped", "damaged", "queued"],
+)
+def test_readers_of_progress_learn_that_a_task_cannot_advance(trouble: Callable[[SorterWorld], None]) -> None:
+    world = resting()
+    feed = ProgressFeed("boot", world.node.tasks, world.clock)
+    assert feed.look()
+    version = feed.wait("", 0, 0).version
+    state = the_task(world).state
+    trouble(world)
+    assert the_task(world).state is state
+    assert feed.look()
+    page = feed.wait("boot", version, 0)
+    assert [one.progress_ts for one in page.tasks] == [150]
+    assert not feed.look()
+    assert feed.wait("boot", page.version, 0).tasks == []
+
+
+def test_readers_of_progress_learn_that_a_task_has_become_late() -> None:
+    world = SorterWorld(TINY, [])
+    feed = ProgressFeed("boot", world.node.tasks, world.clock)
+    world.clock.advance(LATE_MS)
+    assert feed.look()
+    version = feed.wait("", 0, 0).version
+    assert not feed.look()
+    world.clock.advance(1)
+    assert feed.look()
+    assert len(feed.wait("boot", version, 0).tasks) == 1
+    world.clock.advance(60_000)
+    assert not feed.look()

@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from tistream.clock import Clock
 from tistream.concurrency import new_condition, new_lock
 from tistream.wire.sorter import ProgressPage, TaskProgress
 from tistream_sorter.state.task_state import TaskState
-from tistream_sorter.task.task import Task
+from tistream_sorter.task.task import Task, Troubles
+
+
+class _Seen(NamedTuple):
+    """What readers know of a task."""
+
+    state: TaskState
+    troubles: Troubles
+
+    def differs(self, other: _Seen | None) -> bool:
+        return other is None or self.state is not other.state or self.troubles != other.troubles
 
 
 class ProgressFeed:
-    """Gives every change of a task's state a version. `boot` identifies this process, because the versions of two
-    processes cannot be compared. `tasks` returns the tasks of this process."""
+    """Gives every change of a task's state or troubles a version, because readers show both. `boot` identifies this
+    process, because the versions of two processes cannot be compared. `tasks` returns the tasks of this process."""
 
     def __init__(self, boot: str, tasks: Callable[[], Iterable[Task]], clock: Clock) -> None:
         self._boot, self._tasks, self._clock = boot, tasks, clock
         self._lock = new_lock()
         self._changed = new_condition()
         self._changes = 0  # how often `look` has found a change
-        self._looked: dict[int, TaskState] = {}
+        self._looked: dict[int, _Seen] = {}
         self._ended = False
         self._version = 0
-        self._seen: dict[int, tuple[TaskState, int]] = {}  # task -> its state, and the version of that state
+        self._seen: dict[int, tuple[_Seen, int]] = {}  # task -> what it was last, and the version of that
 
     def look(self) -> bool:
-        """Wake the waiting readers if a task's state has changed since the last call, and return whether one has. Only
-        one thread may call this."""
+        """Wake the waiting readers if a task has changed since the last call, and return whether one has. Only one
+        thread may call this."""
         before = self._looked
-        self._looked = {task.task_id: task.state for task in self._tasks()}
-        if all(before.get(task_id) is state for task_id, state in self._looked.items()):
+        self._looked = self._now()
+        if not any(seen.differs(before.get(task_id)) for task_id, seen in self._looked.items()):
             return False
         with self._changed:
             self._changes += 1
@@ -44,7 +55,7 @@ class ProgressFeed:
             self._changed.notify_all()
 
     def wait(self, boot: str, version: int, wait_ms: int) -> ProgressPage:
-        """List the tasks whose state changed after `version`; all tasks if `boot` identifies another process. If there
+        """List the tasks that changed after `version`; all tasks if `boot` identifies another process. If there
         is no such task, wait for one, up to `wait_ms`."""
         until_ms = self._clock.monotonic_ms() + wait_ms
         while True:
@@ -57,21 +68,25 @@ class ProgressFeed:
                 if changes == self._changes:
                     self._changed.wait(left_ms / 1000)
 
+    def _now(self) -> dict[int, _Seen]:
+        wall_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        return {task.task_id: _Seen(task.state, task.troubles(wall_ms, monotonic_ms)) for task in self._tasks()}
+
     def _after(self, boot: str, version: int) -> ProgressPage:
         known = version if boot == self._boot else 0
         moved: list[TaskState] = []
         with self._lock:
             # A child task without a manifest has no progress of its own yet.
-            held = {task.task_id: state for task in self._tasks() if not (state := task.state).inherited}
+            held = {task_id: now for task_id, now in self._now().items() if not now.state.inherited}
             for task_id in self._seen.keys() - held.keys():
                 del self._seen[task_id]
-            for task_id, state in held.items():
+            for task_id, now in held.items():
                 seen = self._seen.get(task_id)
-                if seen is None or seen[0] is not state:
+                if seen is None or now.differs(seen[0]):
                     self._version += 1
-                    seen = self._seen[task_id] = state, self._version
+                    seen = self._seen[task_id] = now, self._version
                 if seen[1] > known:
-                    moved.append(state)
+                    moved.append(now.state)
             version = self._version
         return ProgressPage(boot=self._boot, version=version, tasks=[_progress(state) for state in moved])
 

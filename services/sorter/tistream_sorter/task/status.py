@@ -81,6 +81,11 @@ def chains(positions: Positions) -> dict[int, list[Chain]]:
     }
 
 
+def is_late(state: TaskState, now_ms: int) -> bool:
+    """Whether the watermark is older than LATE_MS, so that a hold must explain it. `now_ms`: wall clock."""
+    return now_ms - physical_ms(state.slices.watermark()) > LATE_MS
+
+
 def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
     """The holds (see glossary) for the slowest watermark rows that wait for a log range. If the watermark is above the
     ts at which the task stops for a merge, and that ts is older than LATE_MS, also a hold that says so. If the
@@ -103,8 +108,8 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
         others = [] if state.merge is None else [one for one in state.merge.parents if one != task_id]
         whom = f"tasks {others}" if others else "others"
         holds.append(Hold(stage="sort", reason=f"task {task_id} stops at {stop_at}: it will be merged with {whom}"))
-    lowest = slices.lowest()
-    if now_ms - physical_ms(lowest.resolved_ts) > LATE_MS:
+    if is_late(state, now_ms):
+        lowest = slices.lowest()
         region = None if lowest.region_id == NO_REGION else str(lowest.region_id)
         store = None if lowest.store_id == NO_STORE else str(lowest.store_id)
         what = "no region has reported" if region is None else f"region {region} has reported nothing newer"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from tistream.model.span import KeySpan
 from tistream.schema.tidb.meta_change import SCHEMA_SPANS
@@ -20,10 +21,21 @@ from tistream.wire.sorter import Coverage, Hold, StoreNeed, TaskStatus
 from tistream_sorter.state.positions import Positions
 from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.mailbox import Mailbox, Note
-from tistream_sorter.task.status import coverage, slice_holds, store_need, task_status
+from tistream_sorter.task.status import coverage, is_late, slice_holds, store_need, task_status
 from tistream_sorter.task.task_machine import TaskMachine, TickLimits
 from tistream_sorter.task.tick import TaskFile
 from tistream_sorter.upkeep.load import LoadMeter
+
+
+class Troubles(NamedTuple):
+    """What a task's status says though the state stays the same. `received`: the positions after all queued files,
+    while they are not applied because of `trouble` or `stopped`."""
+
+    trouble: str | None
+    stopped: str | None
+    holds: list[Hold]
+    late: bool
+    received: Positions | None
 
 
 class Task:
@@ -115,6 +127,13 @@ class Task:
         else:
             holds += slice_holds(state, wall_ms)
         return task_status(state, durable, received, holds, self.stopped)
+
+    def troubles(self, wall_ms: int, monotonic_ms: int) -> Troubles:
+        """Why the task does not advance at this time of both clocks, in a form that is compared with an earlier one."""
+        trouble, stopped = self.trouble, self.stopped
+        received, holds = self._mail.holds(monotonic_ms)
+        stuck = trouble is not None or stopped is not None
+        return Troubles(trouble, stopped, holds, is_late(self.state, wall_ms), received if stuck else None)
 
     def coverage(self, span: KeySpan) -> Coverage:
         """The slices inside `span` according to the newest manifest. Later progress is not shown: a crash may lose it,

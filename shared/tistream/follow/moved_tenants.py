@@ -16,7 +16,7 @@ from tistream.wire.meta import TenantRoute
 
 log = logging.getLogger(__name__)
 
-ASK_MS, ASK_MAX_MS = 2_000, 5_000  # pauses between two requests to a sorter: while tasks move, and otherwise
+ASK_MS = 2_000  # pause between two requests to a sorter: feeds learn of their first row after a rest in this time
 
 
 @dataclass(slots=True)
@@ -24,7 +24,6 @@ class _Sorter:
     """A sorter, and its tenants as the routes say. `due_ms`: when to ask it (monotonic); None while it is asked."""
 
     due_ms: int | None
-    pause_ms: int = ASK_MS
     boot: str = ""
     version: int = 0
     tenants: set[TenantKey] = field(default_factory=set)
@@ -77,12 +76,12 @@ class MovedTenants:
             return due
 
     def pause_ms(self) -> int:
-        """The ms until the next sorter must be asked, ASK_MAX_MS at most."""
+        """The ms until the next sorter must be asked, ASK_MS at most."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             asked_ms = now_ms + ASK_MS  # a sorter that is being asked is not due before
             due = (asked_ms if one.due_ms is None else one.due_ms for one in self._sorters.values())
-            return max(0, min(due, default=now_ms + ASK_MAX_MS) - now_ms)
+            return max(0, min(due, default=asked_ms) - now_ms)
 
     def ask(self, url: str) -> bool:
         """Ask a sorter which tasks have moved since the last request. If it does not answer, all its tenants count as
@@ -103,6 +102,5 @@ class MovedTenants:
             found = known.tenants if moved is None else moved & known.tenants
             self._moved |= found
             known.boot, known.version = boot, version
-            known.pause_ms = ASK_MS if found else min(known.pause_ms * 2, ASK_MAX_MS)
-            known.due_ms = self._clock.monotonic_ms() + known.pause_ms
+            known.due_ms = self._clock.monotonic_ms() + ASK_MS
         return bool(found)

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter
 from support.committed_pool import CommittedTask
 from tistream import concurrency
 from tistream.clock import ManualClock
-from tistream.follow.moved_tenants import ASK_MAX_MS, ASK_MS
+from tistream.follow.moved_tenants import ASK_MS
 from tistream.follow.tenants import RESTING_EVERY_MS, RESTING_TURN_MS, Tenants
 from tistream.model.ids import TenantKey
 from tistream.read.group_cache import GroupCache
@@ -121,22 +121,31 @@ def test_a_tenant_at_rest_is_not_refreshed_for_a_minute() -> None:
     world = rested()
     asked = world.pass_ms(10 * RESTING_EVERY_MS)
     assert asked["/v1/tasks"] in (9, 10)
-    assert asked["/v1/progress"] <= 10 * RESTING_EVERY_MS // ASK_MAX_MS + 1
+    assert asked["/v1/progress"] <= 10 * RESTING_EVERY_MS // ASK_MS + 1
 
 
 def test_tenants_at_rest_take_turns() -> None:
     world = rested(40)
     asked = world.pass_ms(2 * RESTING_EVERY_MS)
     assert asked["/v1/tasks"] <= 2 * RESTING_EVERY_MS // RESTING_TURN_MS + 1
-    assert asked["/v1/progress"] <= 2 * RESTING_EVERY_MS // ASK_MAX_MS + 1
+    assert asked["/v1/progress"] <= 2 * RESTING_EVERY_MS // ASK_MS + 1
 
 
 def test_a_task_that_moves_ends_the_rest_of_its_tenant_alone() -> None:
     world = rested(3)
     world.move("t1")
-    asked = world.pass_ms(ASK_MAX_MS + 100)
+    asked = world.pass_ms(ASK_MS + 100)
     assert [world.resolved_ts(one) for one in world.tasks] == [100, TS, 100]
     assert asked["/v1/tasks"] == 1
+
+
+def test_a_task_that_moves_after_a_rest_is_seen_within_two_seconds() -> None:
+    world = rested(8)
+    for number, tenant_id in enumerate(world.tasks):
+        world.pass_ms(15_000 + 700 * number)
+        world.move(tenant_id)
+        world.pass_ms(2_100)
+        assert world.resolved_ts(tenant_id) == TS
 
 
 def test_a_tenant_that_always_moves_is_refreshed_as_before() -> None:
@@ -159,7 +168,7 @@ def test_a_request_does_not_wait_for_the_sorter_to_say_so() -> None:
 def test_a_tenant_whose_schema_is_behind_does_not_rest() -> None:
     world = rested(schema_ts=200)
     world.move("t0")
-    world.pass_ms(ASK_MAX_MS + 100)
+    world.pass_ms(ASK_MS + 100)
     assert world.resolved_ts("t0") == 200
     world.schema_ts = TS
     world.pass_ms(2_100)
@@ -170,7 +179,7 @@ def test_what_a_sorter_does_not_say_is_looked_for_as_before() -> None:
     for way in ("silent", "old"):
         world = rested()
         setattr(world, way, True)
-        world.pass_ms(2 * ASK_MAX_MS)
+        world.pass_ms(2 * ASK_MS)
         world.tasks["t0"].flush(TS)
         assert world.pass_ms(2_200)["/v1/tasks"] >= 1
         setattr(world, way, False)

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 NOT_FOUND = 404
 WAIT_MS = 5_000  # how long a sorter waits for a task that moves
+WAITING_MAX = 128  # requests that wait; each occupies a connection, and heartbeats need some of the client's 256
 
 
 class SorterProgress:
@@ -28,8 +29,9 @@ class SorterProgress:
     returned. Then only their manifests show the progress.
     """
 
-    def __init__(self, sorters: SorterClient, metrics: SchemaMetrics) -> None:
+    def __init__(self, sorters: SorterClient, metrics: SchemaMetrics, waiting_max: int = WAITING_MAX) -> None:
         self._sorters, self._metrics = sorters, metrics
+        self._waiting, self._waiting_max = 0, waiting_max
         self._lock = new_lock()
         self._reported: dict[str, dict[int, TaskProgress]] = {}
         self._silent: set[str] = set()
@@ -43,21 +45,26 @@ class SorterProgress:
             self._silent.discard(url)
 
     def poll(self, url: str) -> set[TenantKey]:
-        """Ask a sorter once; it waits up to WAIT_MS for a task that moves. Returns the tenants with new progress, and
-        those whose progress is not known any more."""
+        """Ask a sorter once; it waits up to WAIT_MS for a task that moves, unless `waiting_max` requests wait already.
+        Returns the tenants with new progress, and those whose progress is not known any more."""
         with self._lock:
             known = self._answered.get(url, ("", 0))
+            waits = self._waiting < self._waiting_max
+            self._waiting += waits
         try:
-            page = self._page(url, *known)
+            page = self._page(url, *known, WAIT_MS if waits else 0)
         except TiStreamError as error:
             log.debug("no progress from a sorter", extra={"url": url, "error": str(error)})
             self._metrics.silent.inc()
             return self._fell_silent(url)
+        finally:
+            with self._lock:
+                self._waiting -= waits
         return self._apply(url, page)
 
-    def _page(self, url: str, boot: str, after: int) -> ProgressPage:
+    def _page(self, url: str, boot: str, after: int, wait_ms: int) -> ProgressPage:
         try:
-            return self._sorters.progress(url, boot, after, WAIT_MS)
+            return self._sorters.progress(url, boot, after, wait_ms)
         except PeerFailed as error:
             if error.status != NOT_FOUND:
                 raise

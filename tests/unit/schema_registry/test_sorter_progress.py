@@ -158,6 +158,23 @@ def test_a_sorter_of_an_older_version_is_asked_for_its_tasks(sorter: Sorter, pro
     assert progress.poll(URL) == set()
 
 
+def test_at_most_so_many_requests_wait_at_sorters() -> None:
+    waits = list[str]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        waits.append(request.url.params.get("wait_ms", "0"))
+        if len(waits) < 4:  # the next sorter is asked while this one waits
+            assert progress.poll(f"http://sorter-{len(waits)}") == set()
+        return httpx.Response(200, content=ProgressPage(boot="b", version=1, tasks=[]).model_dump_json().encode())
+
+    client = SorterClient(HttpClient(transport=httpx.MockTransport(answer)))
+    progress = SorterProgress(client, SchemaMetrics(CollectorRegistry()), waiting_max=2)
+    progress.poll(URL)
+    assert waits == [str(WAIT_MS), str(WAIT_MS), "0", "0"]
+    progress.poll(URL)
+    assert waits[4:] == [str(WAIT_MS)]
+
+
 def test_two_readers_of_one_feed_do_not_take_each_others_news() -> None:
     sorter = Sorter(2)
     first = sorter.feed.wait("", 0, 0)

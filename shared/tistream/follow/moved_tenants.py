@@ -98,6 +98,8 @@ class MovedTenants:
             moved = {TenantKey(one.cluster_id, one.tenant_id) for one in page.tasks}
         except TiStreamError as error:  # or a sorter of an older version, which has no such call
             log.debug("no progress from a sorter", extra={"url": url, "error": str(error)})
+        except Exception as error:  # an unexpected fault: the sorter is asked again
+            log.error("the request for progress failed", exc_info=error, extra={"url": url})
         with self._lock:
             found = known.tenants if moved is None else moved & known.tenants
             self._moved |= found

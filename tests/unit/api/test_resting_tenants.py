@@ -33,7 +33,7 @@ class World:
             for number, key in enumerate((TenantKey("7", f"t{number}") for number in range(count)), 1)
         }
         self.moved: set[str] = set()  # what the sorter says to the next question
-        self.silent = self.old = False
+        self.silent = self.old = self.faulty = False
         self.schema_ts, self.sorter_url, self.version = schema_ts, "http://sorter", 1
         self.asked: list[str] = []
         http = HttpClient(transport=httpx.MockTransport(self._answer))
@@ -66,6 +66,8 @@ class World:
         self.asked.append(path)
         if self.silent:
             raise httpx.ConnectError("gone")
+        if path == "/v1/progress" and self.faulty:
+            raise RuntimeError("a fault of the client")
         if path == "/v1/tasks":
             return _ok(TaskList(node_id="s", tasks=[self.tasks[query["tenant_id"]].status()]))
         if self.old:
@@ -176,7 +178,7 @@ def test_a_tenant_whose_schema_is_behind_does_not_rest() -> None:
 
 
 def test_what_a_sorter_does_not_say_is_looked_for_as_before() -> None:
-    for way in ("silent", "old"):
+    for way in ("silent", "old", "faulty"):
         world = rested()
         setattr(world, way, True)
         world.pass_ms(2 * ASK_MS)

@@ -33,9 +33,10 @@ ACTIVE_EVERY_MS = 100
 IDLE_EVERY_MS = 2_000
 # Interval between refreshes of idle tenants, which take turns; a request for an idle tenant waits for a refresh anyway.
 IDLE_TURN_MS = 100
-# The same for idle tenants whose tasks do not move, as their sorters say. It only bounds an oversight.
+# The same for idle tenants whose tasks do not move, as their sorters say. It only bounds an oversight. Tenants that are
+# due at the same time are refreshed within RESTING_SPREAD_MS, but at most one in IDLE_TURN_MS.
 RESTING_EVERY_MS = 60_000
-RESTING_TURN_MS = 5_000
+RESTING_SPREAD_MS = 15_000
 LOOK_MS = 20  # the shortest pause between two looks at which refreshes are due
 
 
@@ -142,9 +143,11 @@ class Tenants:
             pause_ms = LOOK_MS if self._busy else self._moved.pause_ms()
         idle: list[tuple[TenantKey, TenantView]] = []
         resting: list[tuple[TenantKey, TenantView]] = []
+        rests_in_all = 0
         for key, view in views:
             active, age_ms = not view.idle or not view.refreshed, view.age_ms()
             rests = not active and view.settled and key not in moved
+            rests_in_all += rests
             every_ms = ACTIVE_EVERY_MS if active else RESTING_EVERY_MS if rests else IDLE_EVERY_MS
             if age_ms < every_ms:
                 pause_ms = min(pause_ms, every_ms - age_ms)
@@ -159,7 +162,8 @@ class Tenants:
             self._begin(*self._least_recent(idle))
             pause_ms = LOOK_MS
         if resting and now_ms >= self._resting_turn_ms:
-            self._resting_turn_ms = now_ms + RESTING_TURN_MS
+            turn_ms = max(IDLE_TURN_MS, RESTING_SPREAD_MS // rests_in_all)
+            self._resting_turn_ms = max(self._resting_turn_ms, now_ms - turn_ms) + turn_ms
             self._begin(*self._least_recent(resting))
             pause_ms = LOOK_MS
         if idle:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from support.committed_pool import CommittedTask
 from tistream import concurrency
 from tistream.clock import ManualClock
 from tistream.follow.moved_tenants import ASK_MS
-from tistream.follow.tenants import RESTING_EVERY_MS, RESTING_TURN_MS, Tenants
+from tistream.follow.tenants import IDLE_TURN_MS, RESTING_EVERY_MS, RESTING_SPREAD_MS, Tenants
 from tistream.model.ids import TenantKey
 from tistream.read.group_cache import GroupCache
 from tistream.storage.backends.memory import MemoryObjectStore
@@ -126,11 +127,17 @@ def test_a_tenant_at_rest_is_not_refreshed_for_a_minute() -> None:
     assert asked["/v1/progress"] <= 10 * RESTING_EVERY_MS // ASK_MS + 1
 
 
-def test_tenants_at_rest_take_turns() -> None:
-    world = rested(40)
+@pytest.mark.parametrize("count", [1, 12, 100])
+def test_tenants_at_rest_take_turns_and_are_refreshed_about_once_a_minute(count: int) -> None:
+    world = rested(count)
     asked = world.pass_ms(2 * RESTING_EVERY_MS)
-    assert asked["/v1/tasks"] <= 2 * RESTING_EVERY_MS // RESTING_TURN_MS + 1
+    assert count <= asked["/v1/tasks"] <= 2 * count + 1
     assert asked["/v1/progress"] <= 2 * RESTING_EVERY_MS // ASK_MS + 1
+    ages_ms = list[int]()
+    for _ in range(60):
+        assert world.pass_ms(1_000).get("/v1/tasks", 0) <= 1_000 // IDLE_TURN_MS + 1
+        ages_ms += [view.age_ms() for view in world.tenants.views().values()]
+    assert max(ages_ms) <= RESTING_EVERY_MS + RESTING_SPREAD_MS + 1_000
 
 
 def test_a_task_that_moves_ends_the_rest_of_its_tenant_alone() -> None:

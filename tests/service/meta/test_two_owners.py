@@ -129,3 +129,10 @@ def test_an_owner_without_news_looks_seldom_but_not_after_a_node_is_to_be_judged
     assert woken == []
     server.owned().heartbeat("sorter-1", start, sequence=2, holdings=[ReportedTask(1, 1)])
     assert woken == ["looks"]
+    assert server.look_after_nodes() is not None
+    woken.clear()
+    clock.advance(LOST_MS)
+    server.tenant_rules.create(TenantKey("7", "acme"))  # and finds that the node is lost
+    assert woken.count("looks") == 1  # the loop goes on at its usual pace
+    server.tenant_rules.create(TenantKey("7", "other"))
+    assert woken.count("looks") == 1

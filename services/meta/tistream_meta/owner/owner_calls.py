@@ -126,6 +126,12 @@ class OwnerCalls:
             self._calm = True
             return min(CALM_LOOK_MS, self.heartbeats.steady_ms(since_ms, now_ms))
 
+    def look_now(self) -> None:
+        """Call `look_after_nodes` beside its loop. If that has changed something, a long pause of the loop ends."""
+        calm = self._calm
+        if self.look_after_nodes() is None and calm:
+            self.wake_looks()
+
     def activate_tenants(self) -> int:
         """Loop body: look for the schema_snap of each tenant that has not started, and start the tenants that have
         one. Returns the ms until the next call. A call is due sooner after `wake_starts`."""
@@ -250,7 +256,7 @@ class OwnerCalls:
                 if news and self._calm:
                     self.wake_looks()
                 if node is not None and node.role == "dispatcher" and self._stores.record(book, node_id, stores):
-                    self.look_after_nodes()
+                    self.look_now()
             next_ms = self.heartbeats.next_ms(node.role if node is not None else "")
             return self._ownership.rev, self._known().version, next_ms
 
@@ -336,7 +342,7 @@ class OwnerCalls:
         """A context manager for calls that write to the database. Afterwards the routes are published."""
         with self._locked(), self._rereading() as book:
             yield book
-            self.look_after_nodes()
+            self.look_now()
 
     @contextmanager
     def _rereading(self) -> Iterator[OwnerCopy]:

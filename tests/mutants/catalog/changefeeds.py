@@ -632,23 +632,25 @@ def mysql_slots_by_primary_key(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_changefeed:Loading._rows",
+    "tistream_changefeed:loading.rows_of",
     invariants=(38,),
     catchers=("test_a_feed_that_begins_with_rows_has_each_once_though_connections_and_holders_end",),
 )
 def load_begins_each_table_again(original: Function) -> Function:
     """A worker that takes over a load begins the table again, in place of going on behind the newest part."""
-    return lambda self, pool, version, ts, after: original(self, pool, version, ts, b"")
+    return lambda pool, reader, version, window, window_bytes, after=b"": original(
+        pool, reader, version, window, window_bytes
+    )
 
 
 @mutant(
-    "tistream_changefeed:MySqlSink.behind",
+    "tistream_changefeed:barrier.behind",
     invariants=(43,),
     catchers=("test_shards_wait_for_each_other_at_ddls_and_sync_points",),
 )
 def mysql_shards_do_not_wait(original: Function) -> Function:
     """A DDL is executed, and a sync point marked, whatever the other shards have written."""
-    return lambda self, until: ()
+    return lambda found, expected, own, fence, revision, until: ()
 
 
 @mutant(

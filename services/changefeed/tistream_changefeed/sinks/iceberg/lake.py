@@ -66,7 +66,7 @@ _HOUR = PartitionSpec(PartitionField(COMMIT_TIME, 1_000, HourTransform(), "_comm
 _MANIFESTS = 100
 _OURS = {"engine-name": "tistream"}  # in the summary of a view that a feed has stored
 _NO_VIEW = (
-    *(NotImplementedError, BadRequestError, ForbiddenError, ValueError),
+    *(RuntimeError, BadRequestError, ForbiddenError, ValueError),
     *(NoSuchViewError, ViewAlreadyExistsError, TableAlreadyExistsError),
 )
 """What pyiceberg raises if a catalog has no views, or refuses one; besides RESTError itself, for such as status 405."""

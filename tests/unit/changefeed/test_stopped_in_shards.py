@@ -19,7 +19,8 @@ from support.pull_world import golden_world
 from support.sim.changefeed_judge import Feed, undisturbed
 from tistream.concurrency import Event
 from tistream.errors import CannotEncode
-from tistream.read.cursor import Position
+from tistream.model.ts import Window
+from tistream.read.cursor import Position, Scope
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name
 from tistream.wire.bulk.changefeeds import Applied
@@ -157,14 +158,14 @@ class Refusing:
         return self.encoder.resolved(ts)
 
 
-def refuses(name: Name, ddl_ts: int) -> type[KafkaSink]:
-    """Sinks of which that of the first shard refuses a DDL of a table, as a database does."""
+def refuses(ddl: DdlEvent) -> type[KafkaSink]:
+    """Sinks of which that of the first shard refuses a DDL, as a database does."""
 
     class Refuses(KafkaSink):
         def write(self, transaction: Transaction) -> bool:
-            there = transaction.progress
-            if self._order.shard == 0 and transaction.marks and there.at == there.ddl and there.ddl.commit_ts == ddl_ts:
-                raise TablesRefused([name], "it is refused")
+            at, sends = transaction.progress.at, bool(transaction.marks)
+            if sends and self._order.shard == 0 and at == transaction.progress.ddl and at.commit_ts == ddl.commit_ts:
+                raise TablesRefused(concerned(ddl), "it is refused")
             return super().write(transaction)
 
     return Refuses
@@ -274,22 +275,26 @@ def before_ddls() -> tuple[tuple[int, Name, int], ...]:
     return tuple(out)
 
 
-def only_others_follow() -> Iterator[tuple[int, Name, int]]:
-    """DDLs whose next event is a row of another table, which the first shard does not send: the DDL's commit_ts, its
-    table, and the commit_ts of the row."""
+def only_others_follow() -> Iterator[tuple[DdlEvent, int]]:
+    """DDLs whose next event is a row of another table, which the first shard does not send: the DDL, and the commit_ts
+    of the row."""
+    world = golden_world("everything")
+    found = world.source.ddl_events(Scope(world.tenant), Window(world.snapshot_ts, world.end_ts)).events
+    ddls = {one.commit_ts: one for one in found}
     events: dict[int, set[tuple[Name, int, bool]]] = {}
-    for partition, every in undisturbed(golden_world("everything"), FEED)[0].items():
+    for partition, every in undisturbed(world, FEED)[0].items():
         for one in every:
             key: dict[str, Any] = json.loads((one.key or b"")[16:])
-            if key["t"] != 3:
-                events.setdefault(key["ts"], set()).add(((key["scm"], key.get("tbl", "")), partition, one.barrier))
-    for before, after in pairwise(sorted(events)):
-        names = {name for name, _, _ in events[before]}
-        follow = events[after]
-        if all(is_ddl for _, _, is_ddl in events[before]) and len(names) == 1 and not any(ddl for _, _, ddl in follow):
-            (name,) = names
-            if name[1] and all(partition and other != name for other, partition, _ in follow):
-                yield before, name, after
+            events.setdefault(one.commit_ts, set()).add(((key["scm"], key.get("tbl", "")), partition, one.barrier))
+    for ts, row_ts in pairwise(sorted(events)):
+        if any(not is_ddl for _, _, is_ddl in events[ts]):
+            continue
+        if all(part and not is_ddl and name not in concerned(ddls[ts]) for name, part, is_ddl in events[row_ts]):
+            yield ddls[ts], row_ts
+
+
+def concerned(ddl: DdlEvent) -> Sequence[Name]:
+    return ddl.involved or ((ddl.database, ddl.table),)
 
 
 def differing(run: ShardsRun) -> set[Name]:
@@ -339,10 +344,10 @@ def test_tables_that_stop_in_one_shard_stop_in_all_and_alone_and_catch_up_togeth
 
 
 def test_rows_behind_a_ddl_that_the_sink_of_one_shard_refuses_do_not_wait_for_its_next_event() -> None:
-    ddl_ts, name, row_ts = next(only_others_follow())
-    run = ShardsRun(ends=False, sink=refuses(name, ddl_ts))
+    ddl, row_ts = next(only_others_follow())
+    run = ShardsRun(ends=False, sink=refuses(ddl))
     run.pool.ts = row_ts
     holders = run.settle_all()
     run.check_order()
-    assert {name} == stops(holders)
+    assert stops(holders) == set(concerned(ddl))
     assert row_ts in [ts for ts, _, _, is_ddl in run.events() if not is_ddl]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import ssl
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from tistream_client.core.errors import NoAnswer, WrongArgument
-from tistream_client.spark.options import Options
-from tistream_client.transport import draw_number
+from tistream_client.spark.server import Server
 
 if TYPE_CHECKING:
     import httpx
@@ -60,10 +58,12 @@ class SignedRange(Protocol):
 @dataclass(frozen=True, slots=True)
 class Bucket:
     """Connections to the object store. A fetch without a complete answer is repeated until its waits exceed `retry_for`
-    seconds."""
+    seconds. `sleep` waits some seconds; `draw` returns a random number below 1."""
 
     http: httpx.Client
     retry_for: float
+    sleep: Callable[[float], None]
+    draw: Callable[[], float]
 
     def fetch(self, wanted: SignedRange) -> bytes:
         """The bytes of a range. Raises RangeEnded; NoAnswer if the retries end."""
@@ -72,13 +72,13 @@ class Bucket:
             found = self._get(wanted)
             if isinstance(found, bytes):
                 return found
-            seconds = pause * (0.5 + draw_number() / 2)
+            seconds = pause * (0.5 + self.draw() / 2)
             if waited + seconds > self.retry_for:
                 raise NoAnswer(
                     f"the object store at {urlsplit(wanted.url).netloc} gives no rows: {found}. direct=true needs a "
                     "way from each executor to it; without direct, rows come from the API server"
                 )
-            time.sleep(seconds)
+            self.sleep(seconds)
             waited, pause = waited + seconds, min(2 * pause, _LONGEST_PAUSE_S)
 
     def _get(self, wanted: SignedRange) -> bytes | str:
@@ -99,7 +99,7 @@ class Bucket:
 
 
 @contextmanager
-def bucket_of(options: Options) -> Iterator[Bucket]:
+def bucket_of(server: Server) -> Iterator[Bucket]:
     """Open connections to the object store for a `with` block. Its certificate may be signed by an authority that the
     system trusts, or by that of `caFile`. Raises WrongArgument if that file cannot be read."""
     import httpx  # noqa: PLC0415
@@ -107,6 +107,7 @@ def bucket_of(options: Options) -> Iterator[Bucket]:
     logging.getLogger("httpx").addFilter(_WITHOUT_QUERY)  # once, however often it is added
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    options = server.options
     if options.ca_file is not None:
         try:
             context.load_verify_locations(options.ca_file)
@@ -114,4 +115,4 @@ def bucket_of(options: Options) -> Iterator[Bucket]:
             raise WrongArgument("caFile", f"{options.ca_file!r}: {error}", "a readable PEM file") from None
     timeout = httpx.Timeout(_READ_S, connect=_CONNECT_S)
     with httpx.Client(verify=context, timeout=timeout, trust_env=False) as http:
-        yield Bucket(http, options.retry_for)
+        yield Bucket(http, options.retry_for, server.sleep, server.patience.random)

@@ -51,7 +51,7 @@ def pages(server: Server, query: PullQuery) -> Iterator[Sequence[pa.RecordBatch]
     assert until is not None
     read = TableRead.of(scope.cluster, scope.tenant, scope.database or "", scope.table or "", query.since)
     progress, refused = read.progress, 0
-    with bucket_of(server.options) as bucket:
+    with bucket_of(server) as bucket:
         while progress.ts < until:
             answer = _signed(server, progress.ts, until)
             if not answer["direct"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tistream_changefeed.sinks.mysql.lock_holders import LockWait
+from tistream_changefeed.sinks.mysql.lock_wait import LockWait
 
 WAITS = "Waiting for table metadata lock"
 

@@ -31,7 +31,8 @@ from tistream_changefeed.core.shard import Order
 from tistream_changefeed.sinks.mysql.connection import Slot, failure_of
 from tistream_changefeed.sinks.mysql.ddl import DdlRefused, ddl_statements, is_quick, looked_at, session_time
 from tistream_changefeed.sinks.mysql.faults import fault_of
-from tistream_changefeed.sinks.mysql.lock_holders import LockHolders, LockWait, lock_holders
+from tistream_changefeed.sinks.mysql.lock_holders import LockHolders, lock_holders
+from tistream_changefeed.sinks.mysql.lock_wait import LockWait
 from tistream_changefeed.sinks.mysql.payload import DdlMark
 from tistream_changefeed.sinks.mysql.stored_progress import feed_key
 from tistream_changefeed.sinks.mysql.target import DDLS, IDLE_S, MySqlServer

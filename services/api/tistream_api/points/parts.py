@@ -11,20 +11,18 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tistream import trace
-from tistream.errors import UnknownName
 from tistream.follow.tenant_view import TenantView
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.versions.plan import IndexShard, TableRange, groups_in_window, runs_of
 from tistream.pool.versions.reader import Reader
 from tistream.read.cursor import Scope
-from tistream.read.imported import check_pull
 from tistream.read.plan import GroupRef, groups_in
 from tistream.wire.api import ChangePart, ChangeParts, RowPart, RowParts
 from tistream_api.points import point_cursor
 from tistream_api.points.named_table import check_complete, ranges_asked, table_at
 from tistream_api.points.point_cursor import Kind, PointPosition
-from tistream_api.points.point_reads import PointReads, check_between
+from tistream_api.points.point_reads import PointReads, table_window
 from tistream_api.pull.admitted import Admitted, ReadCaller
 from tistream_api.request.point_queries import ChangePartsRequest, RowPartsRequest
 
@@ -126,19 +124,11 @@ class PartReads:
         """The answer of ChangeParts. Raises the errors of `rows`."""
 
         def found() -> ChangeParts:
-            low = self.points.times.readable(view, "start_ts", ask.low)
-            high = self.points.times.readable(view, "end_ts", ask.high)
-            check_between(low, high, "end_ts")
-            if not view.source.name_exists(scope, low, high):
-                raise UnknownName(
-                    f"there is no {scope.shown} between {low} and {high}: ListTables with such a ts has the names"
-                )
-            check_pull(view.source, view.shards(), scope, low, high)
-            window = Window(low, high)
+            window = table_window(self.points, view, scope, ask.low, ask.high)
             ids = view.source.physical_ids(scope, window)
             groups = groups_in(view.source.segments(window), window, ids)
-            parts, begin = [], low
-            for mark in cuts([*change_marks(groups, window), Mark(high, 0)], ask.parts):
+            parts, begin = [], window.low
+            for mark in cuts([*change_marks(groups, window), Mark(window.high, 0)], ask.parts):
                 if mark.at > begin:
                     parts.append(ChangePart(start_ts=str(begin), end_ts=str(mark.at), rows=mark.rows))
                     begin = mark.at

@@ -36,7 +36,7 @@ from tistream_api.points.snapshot_pull import SnapshotPage, check_snapshot
 from tistream_api.points.transaction import Transaction
 from tistream_api.pull.admitted import Admission, Admitted, Answer, ReadCaller
 from tistream_api.pull.decode_slots import DecodeSlots
-from tistream_api.request.point_queries import DiffRequest, HistoryRequest, RowsRequest, SnapshotRequest
+from tistream_api.request.point_queries import DiffRequest, HistoryRequest, RowsRequest, SnapshotRequest, When
 from tistream_api.tenant.ts_validator import TsValidator
 
 Begin = Callable[[Admitted], Iterator[Piece]]
@@ -310,6 +310,19 @@ def up_to(ranges: Sequence[TableRange], last: bytes) -> list[TableRange]:
     """The parts of the ranges up to and with the key `last`."""
     found = (one.clip(KeySpan(b"", last + b"\0")) for one in ranges)
     return [one for one in found if one is not None]
+
+
+def table_window(points: PointReads, view: TenantView, scope: Scope, start: When, end: When) -> Window:
+    """The window of a table's changes that a request names by `start_ts` and `end_ts`, once it is known that all of it
+    can be read. Raises InvalidRequest and its subclasses, Unavailable."""
+    low, high = points.times.readable(view, "start_ts", start), points.times.readable(view, "end_ts", end)
+    check_between(low, high, "end_ts")
+    if not view.source.name_exists(scope, low, high):
+        raise UnknownName(
+            f"there is no {scope.shown} between {low} and {high}: ListTables with such a ts has the names"
+        )
+    check_pull(view.source, view.shards(), scope, low, high)
+    return Window(low, high)
 
 
 def check_between(low: int, high: int, name: str) -> None:

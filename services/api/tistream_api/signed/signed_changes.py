@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tistream import trace
-from tistream.errors import NotFoundYet, Unavailable, UnknownName
+from tistream.errors import NotFoundYet, Unavailable
 from tistream.follow.tenant_view import TenantView
 from tistream.model.tenant_kind import TenantKind
-from tistream.model.ts import Window
 from tistream.read.cursor import Scope
-from tistream.read.imported import check_pull
 from tistream.wire.signed import SignedChanges
-from tistream_api.points.point_reads import PointReads, check_between
+from tistream_api.points.point_reads import PointReads, table_window
 from tistream_api.pull.admitted import Admitted, ReadCaller
 from tistream_api.pull.start import check_kind
 from tistream_api.request.signed_query import SignedRequest
@@ -62,20 +60,13 @@ class SignedReads:
             admitted.release()
 
     def _found(self, view: TenantView, scope: Scope, ask: SignedRequest, admitted: Admitted) -> SignedChanges:
-        low = self.points.times.readable(view, "start_ts", ask.low)
-        high = self.points.times.readable(view, "end_ts", ask.high)
-        check_between(low, high, "end_ts")
-        if not view.source.name_exists(scope, low, high):
-            raise UnknownName(
-                f"there is no {scope.shown} between {low} and {high}: ListTables with such a ts has the names"
-            )
-        check_pull(view.source, view.shards(), scope, low, high)
+        window = table_window(self.points, view, scope, ask.low, ask.high)
         rate = self.points.admission.limits.limits_of(admitted.tenant).served_bytes_per_second
         limits = slowed(self.limits, rate, AHEAD_S)
         for _ in range(REPLANS):
             try:
-                return self.answers.answer(view.source, scope, Window(low, high), view.resolved_ts(), limits)
+                return self.answers.answer(view.source, scope, window, view.resolved_ts(), limits)
             except NotFoundYet:  # compaction has deleted the segment: the same rows are in other segments
                 view.replan()
-                view.check_served(low)
+                view.check_served(window.low)
         raise Unavailable("segments disappear repeatedly while they are read: retry")

@@ -366,7 +366,7 @@ def test_a_wrong_command_says_what_is_wrong(loaded: Consumer) -> None:
         (["rows", "shop.none"], "no table shop.none"),
         (["rows", "shop.big", "--at", "5"], "earliest one kept"),
         (["history", "shop.big", "{"], "is not JSON"),
-        (["txn", "abc"], "is not a decimal number"),
+        (["txn", "abc"], "is not a start_ts, such as"),
         (["diff", "shop.big", "--from", "yesterday"], "is not a time"),
         (["pull", "--squash"], "--since"),
     ]:

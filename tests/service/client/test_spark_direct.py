@@ -32,6 +32,7 @@ from tistream_client.spark import bucket, direct, register
 from tistream_client.spark.bucket import bucket_of
 from tistream_client.spark.options import parsed
 from tistream_client.spark.plan import ChangesPart, Planned, batch_parts, planned, read
+from tistream_client.spark.server import server_of
 from tistream_client.transport import utc_now
 from tistream_sorter.jobs import shard_output
 
@@ -244,7 +245,7 @@ def test_servers_without_signed_ranges_say_so(up: Platform) -> None:
 
 
 def test_connections_to_the_store_trust_the_given_authority(url: str) -> None:
-    with bucket_of(parsed(of(url, "shop.big", direct="true"), utc_now)) as one:
+    with server_of(parsed(of(url, "shop.big", direct="true"), utc_now)) as server, bucket_of(server) as one:
         assert one.retry_for == 60
     direct.check_decoder()
 

@@ -48,7 +48,7 @@ wait $$lint; linted=$$?; cat $(LINTED); exit $$((tested | linted))
 endef
 # All tiers are one call: the many short unit tests run where the last long ones leave a core idle.
 test: $(INSTALLED) ## Lint, unit, service and end-to-end tests and a slice of the simulation (ORDER=7: in random order, of this seed)
-	$(call beside_lint,$(PYTEST) -n 4 $(IN_GROUPS) tests/e2e tests/service tests/simulation tests/unit)
+	$(call beside_lint,$(PYTEST) -n 5 $(IN_GROUPS) tests/e2e tests/service tests/simulation tests/unit)
 
 soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants, containers (ONLY=unit,e2e,…: CONTRIBUTING.md; ORDER=7: seed of the order)
 	@PYTHONPATH=tests $(BIN)/python -m support.soak --only "$(ONLY)" $(if $(ORDER),--order $(ORDER))

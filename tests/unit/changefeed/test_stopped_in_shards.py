@@ -310,7 +310,7 @@ def stops(holders: Sequence[Holder]) -> set[Name]:
     return {(one.database, one.table) for holder in holders for one in holder.report().stopped}
 
 
-@pytest.mark.parametrize("seed", cases([1, 2], [3, 4, 5, 6, 7, 8]))
+@pytest.mark.parametrize("seed", cases([1], range(2, 9)))
 def test_tables_that_stop_in_one_shard_stop_in_all_and_alone_and_catch_up_together(seed: int) -> None:
     faults = Faults(lost=0.01, unanswered=0.01, refused=0.01, doubtful=0.02) if seed % 2 else Faults()
     run = ShardsRun(seed, faults)

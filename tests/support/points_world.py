@@ -101,7 +101,7 @@ class PointWorld:
         """(cursor, last raw key) of each part of RowParts; None: up to the last row."""
         scope = Scope(self.world.tenant, database, table)
         ranges, _ = ranges_asked(table_at(self.world.source, scope, ts, None), None, None, None)
-        keys = [mark.at for mark in cuts(row_marks(self.reads.shards(), self.reads.reader, ts, ranges), parts)]
+        keys = [mark.at for mark in cuts(row_marks(self.reads, ts, ranges), parts)]
         cursors = [point_cursor.encode(Kind.ROWS, scope, PointPosition(0, ts, key=key)) for key in (b"", *keys[:-1])]
         return list(zip(cursors, [*keys[:-1], None], strict=True))
 

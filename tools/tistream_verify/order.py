@@ -83,8 +83,9 @@ class OrderCheck:
         self._version(event)
 
     def resolved(self, event: Event) -> None:
-        """Check a resolved event. It may repeat the previous resolved_ts, because an idle stream sends such events
-        regularly, but must not decrease it."""
+        """Check a resolved event. Its resolved_ts must not be below the previous one, nor below the commit_ts
+        of an earlier event. It may equal the previous one, because an idle stream repeats its resolved event,
+        but only with the same cursor."""
         resolved_ts, cursor = int(event["resolved_ts"]), event["cursor"]
         if resolved_ts < self.resolved_ts:
             self._found.add(Rule.RESOLVED_ORDER, f"resolved {resolved_ts} after {self.resolved_ts}", event)

@@ -41,7 +41,10 @@ class NoAnswer(TiStreamError):
 
 
 class SchemaChanged(TiStreamError):
-    """Raised if the table's columns changed in the range, because a single Arrow stream has one schema."""
+    """Raised if the table's columns changed in the range, and the result cannot have the rows of both schemas. A
+    `reader` allows no change of columns. A table (`to_arrow`) allows added and dropped columns, but no change of a
+    type. In Spark, it is raised for a value that does not fit its column's type, and in a stream also for an added
+    column."""
 
 
 class CheckpointMoved(TiStreamError):

@@ -36,8 +36,9 @@ _ROUTED = 12  # bytes per row of the two columns that a batch adds
 
 
 def stated_bytes(groups: Iterable[RowGroup]) -> int:
-    """Estimated bytes of these row groups in memory. For each column, it is the larger of its values' width and its
-    stated unpacked size."""
+    """Estimate how many bytes of memory the watermark rows of these row groups need. Each column in _WIDTHS counts
+    with the larger of its values' width and its stated unpacked size; each row counts with _ROUTED more bytes.
+    Other columns do not count."""
     size = 0
     for group in groups:
         size += _ROUTED * group.rows

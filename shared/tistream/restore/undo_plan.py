@@ -114,7 +114,9 @@ class UndoPlan:
 def plan_undo(
     changes: Iterable[Change], standing: Mapping[tuple[int, str], CurrentRow], columns: Mapping[int, frozenset[int]]
 ) -> UndoPlan:
-    """Plan the undo of all given changes.
+    """Plan the undo of the given changes, with one result for each row. A row whose changed columns still have the
+    written values gets a Reversal. A row that another transaction has changed since, or whose table no longer
+    exists, gets a Conflict and is not changed. A row that already has its earlier values is only counted.
 
     Args:
         changes: every row event of the chosen transactions, in (commit_ts, start_ts) order; for one transaction and

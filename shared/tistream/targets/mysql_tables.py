@@ -32,8 +32,8 @@ class MySqlTables:
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
         """Implement RestoreTarget.begin: create the table, unless this restore has created it before; return its
-        progress. Raises TableExists and TargetFailed as RestoredTables.begin does, and TargetRefused if the table is
-        called as the restore's own table of marks."""
+        progress. Raises TableExists and TargetFailed as RestoredTables.begin does, and TargetRefused if the table has
+        the name of the restore's own table of marks."""
         if table.name[1].lower() == MARKS:
             raise TargetRefused(f"a restored table cannot be called {MARKS}, because that one has the restore's marks")
         return self._tables(table).begin(table.name[1], table.statements, replace=replace)

@@ -99,7 +99,10 @@ class Session:
     # -- two phases -----------------------------------------------------------------------------------------------
 
     def _prewrite(self, txn: Txn, at: int) -> None:
-        """Prewrite batch by batch, from the mutation `at`; the primary's batch is the first."""
+        """Prewrite one batch, which begins with the mutation `at`, and schedule what follows: the other
+        batches, then the commit. A bulk transaction flushes again before its commit. The primary is in the
+        first batch. It is the only key there, unless the transaction has more than _BATCH keys. A conflict
+        rolls the transaction back."""
         batch = txn.mutations[at : at + (1 if at == 0 and len(txn.mutations) <= _BATCH else _BATCH)]
         if txn.bulk:
             for one in batch:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from support.round_trips import Distant, waits
 from support.versions_world import VersionsWorld, int_key, random_rows, written_run
-from tistream.errors import CorruptObject
+from tistream.errors import CorruptObject, Unavailable
+from tistream.format.run import RunRef
 from tistream.format.segment import OP_PUT, SCHEMA
 from tistream.model.span import WHOLE
 from tistream.model.ts import Window
@@ -19,6 +19,7 @@ from tistream.pool import at_once, parquet_objects
 from tistream.pool.footers import FooterCache
 from tistream.pool.rows import open_segment
 from tistream.pool.versions.plan import IndexShard, records_of
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.pool.versions.scan import read_range
 from tistream.pool.writer import write_segment
 from tistream.read.group_cache import GroupCache
@@ -63,28 +64,44 @@ def test_segments_are_read_at_the_same_time_and_once_unless_they_are_large(
     assert cold.found == warm.found == len(world.at(1 << 60, [TABLE]))
 
 
+def run_of(world: VersionsWorld, first: int) -> RunRef:
+    """A run of 30 rows in three row groups."""
+    rows = [
+        {"table_id": TABLE, "key": int_key(TABLE, first + at), "commit_ts": 5, "start_ts": 4, "op": OP_PUT,
+         "value": b"a value", "txn_source": None}
+        for at in range(30)
+    ]  # fmt: skip
+    return written_run(world.objects, world.name("run"), rows, None, 9, group_rows=10)
+
+
 def test_the_parts_of_a_table_are_found_by_footers_that_are_read_at_the_same_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(parquet_objects, "WHOLE_BYTES", 0)
     world = VersionsWorld()
-
-    def run(first: int) -> Any:
-        rows = [
-            {"table_id": TABLE, "key": int_key(TABLE, first + at), "commit_ts": 5, "start_ts": 4, "op": OP_PUT,
-             "value": b"a value", "txn_source": None}
-            for at in range(30)
-        ]  # fmt: skip
-        return written_run(world.objects, world.name("run"), rows, None, 9, group_rows=10)
-
-    shard = IndexShard(WHOLE, (), tuple(run(30 * number) for number in range(8)), 9, 9)
+    shard = IndexShard(WHOLE, (), tuple(run_of(world, 30 * number) for number in range(8)), 9, 9)
 
     def read(store: Distant) -> int:
         reader = CachedReader(store, GroupCache(store, 64 << 20), FooterCache())
-        return sum(mark.rows for mark in row_marks([shard], reader, 9, [records_of(TABLE)]))
+        reads = PoolReads(reader, lambda: [shard], lambda: None)
+        return sum(mark.rows for mark in row_marks(reads, 9, [records_of(TABLE)]))
 
     (one,) = waits(world.objects, read)
     assert (one.found, one.gets, one.depth) == (240, 8, 1)
+
+
+# Attack: compaction deletes a run after the objects of the tenant were listed
+def test_the_parts_of_a_table_are_those_of_the_runs_that_are_there() -> None:
+    world = VersionsWorld()
+    gone, there = (IndexShard(WHOLE, (), (run_of(world, first),), 9, 9) for first in (0, 900))
+    world.objects.delete(gone.runs[0].key)
+    listed = [gone]
+    reader = CachedReader(world.objects, GroupCache(world.objects, 64 << 20), FooterCache())
+    with pytest.raises(Unavailable, match="an object was deleted by another program"):
+        row_marks(PoolReads(reader, lambda: listed, lambda: None), 9, [records_of(TABLE)])
+    marks = row_marks(PoolReads(reader, lambda: listed, lambda: listed.__setitem__(0, there)), 9, [records_of(TABLE)])
+    assert sum(mark.rows for mark in marks) == 30
+    assert marks[0].at == int_key(TABLE, 909)
 
 
 def test_a_damaged_row_group_does_not_hide_another_of_its_segment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -251,8 +251,8 @@ class Connector:
         return None
 
     def undivided(self) -> None:
-        """Warn the user if one agent will read all keys of the tenant, and these have more regions than a territory
-        should have. The warning says what to do."""
+        """Warn the user if the tenant has more regions than a territory should have. The warning says what to
+        do. Call this only if one agent will read all keys of the tenant: that is not checked here."""
         regions = len(self._starts(self._owned().keys))
         if regions > self._connection.regions_max:
             advice = "--assign divides them among the platform's agents; for one agent, set RANGE_LOGS"

@@ -97,9 +97,10 @@ OPERATE_OWN = Access(("operate",), "platform", partly=True)
 
 
 class Gate:
-    """Authenticates and authorizes requests: every route depends on `check`. If `callers` is None, authentication is
-    off and every request is authorized for everything, except requests of other sites' pages in a browser on this
-    machine. `machine` is this machine's host name."""
+    """Authenticates and authorizes requests: every route depends on `check`, except those in OPEN. If `callers` is
+    None, authentication is off, and a request is authorized for everything unless browser_guard rejects it. That
+    guard rejects requests of other sites' pages, and any request whose Host header does not name this machine.
+    `machine` is this machine's host name."""
 
     def __init__(self, callers: Callers | None, limits: TenantLimits, queue: RequestQueue, machine: str) -> None:
         self._callers, self._limits, self._queue, self._machine = callers, limits, queue, machine

@@ -15,6 +15,7 @@ from tistream.follow.tenant_view import TenantView
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.versions.plan import IndexShard, TableRange, groups_in_window, runs_of
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.pool.versions.reader import Reader
 from tistream.read.cursor import Scope
 from tistream.read.plan import GroupRef, groups_in
@@ -56,10 +57,16 @@ def cuts(marks: Iterable[Mark], parts: int) -> list[Mark]:
     return found
 
 
-def row_marks(shards: Sequence[IndexShard], reader: Reader, ts: int, ranges: Sequence[TableRange]) -> list[Mark]:
+def row_marks(reads: PoolReads, ts: int, ranges: Sequence[TableRange]) -> list[Mark]:
     """The places, as raw keys, where a read of `ranges` as of `ts` may be cut: the ends of the row groups of runs, and
-    of the key ranges of shards. Raises CorruptObject, NotFoundYet, Unavailable."""
-    window, found = Window(0, ts), list[Mark]()
+    of the key ranges of shards. Raises Gone, CorruptObject, Unavailable."""
+    return reads.repeated(lambda: _row_marks(reads.shards(), reads.reader, Window(0, ts), ranges))
+
+
+def _row_marks(
+    shards: Sequence[IndexShard], reader: Reader, window: Window, ranges: Sequence[TableRange]
+) -> list[Mark]:
+    found = list[Mark]()
     for wanted in ranges:
         for shard in shards:
             clipped = wanted.clip(shard.span)
@@ -98,7 +105,9 @@ class PartReads:
     points: PointReads
 
     def rows(self, view: TenantView, scope: Scope, ask: RowPartsRequest, read_caller: ReadCaller) -> RowParts:
-        """The answer of RowParts. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
+        """Answer RowParts: cut a read of a table's rows as of `ask.ts` into at most `ask.parts` parts. Each
+        part has the `cursor` and the `until` with which ListRows reads it. Raises InvalidRequest and its
+        subclasses, Unavailable, TooManyRequests, CorruptObject."""
 
         def found() -> RowParts:
             ts = self.points.times.readable(view, "ts", ask.ts)
@@ -110,7 +119,7 @@ class PartReads:
             def cursor(key: bytes) -> str:
                 return point_cursor.encode(Kind.ROWS, scope, PointPosition(0, ts, key=key))
 
-            chosen = cuts(row_marks(view.shards(), reads.reader, ts, ranges), ask.parts)
+            chosen = cuts(row_marks(reads, ts, ranges), ask.parts)
             parts, after = [], b""
             for number, mark in enumerate(chosen):
                 until = None if number == len(chosen) - 1 else cursor(mark.at)

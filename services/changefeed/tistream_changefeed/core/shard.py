@@ -108,7 +108,8 @@ class Shard:
 
     @property
     def acked(self) -> Progress | None:
-        """The progress that the sink has acknowledged to this worker; None before `opened`."""
+        """The progress that the sink has acknowledged to this worker since the last call of `opened`. None
+        until the sink has acknowledged a transaction."""
         return self._acked
 
     @property

@@ -62,8 +62,9 @@ class _Ids:
             raise ValueError(f"schema_snap has more than {IDS_MAX} tables and partitions; no more are read")
 
     def of(self, databases: list[Any]) -> Iterator[npt.NDArray[np.int64]]:
-        """The ids of the tables of these databases, in which the reader has replaced each table by the number of its
-        object. Raises KeyError, TypeError or ValueError for a malformed database."""
+        """Yield one array for each table of these databases: the table's id, then the ids of its partitions. In
+        `databases`, `{"": n}` stands for the n-th object that `take` was given, counted from 0. Raises
+        KeyError, TypeError or ValueError if a database, or an object that it uses as a table, is malformed."""
         starts, end = list[int](), 0
         for result in self._ends:
             starts.append(end)

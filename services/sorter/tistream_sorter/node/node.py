@@ -275,7 +275,9 @@ class SorterNode:
         held.task.fail(reason)
 
     def _commit(self, held: HeldTask, manifest: Manifest, after: TaskState, files: int) -> bool:
-        """Commit a manifest. Returns whether it was committed. If that is not known, the tick's trace stays open."""
+        """Commit a manifest. `after`: the task's state with the manifest. `files`: how many files at the head
+        of the inbox the manifest covers. Returns True if it is known to be committed. If the result is not
+        known, the commit is repeated later, and the tick's trace stays open until then."""
         if held.trace is None:
             return self._committed(held, manifest, after, files)
         with trace.inside(held.trace.span), trace.child("commit"):

@@ -162,7 +162,8 @@ def _wanted(state: TaskState, order: FittingOrder | None) -> tuple[int | None, M
 
 
 def may_stop(state: TaskState, order: FittingOrder) -> bool:
-    """Whether the order's stop_at is at or above all that the task has flushed or reported."""
+    """Whether the order has a stop_at, and it is at or above the task's progress_ts (TaskState). While rows are
+    pending, this progress_ts may be above what the task has flushed or reported."""
     return order.stop_at is not None and order.stop_at >= state.progress_ts
 
 

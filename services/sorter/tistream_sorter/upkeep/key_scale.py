@@ -121,7 +121,9 @@ class _KeyScale:
         return (self._below[at - 1] + more) >> FRACTION_BITS
 
     def key_at(self, number: int, count: int) -> bytes:
-        """A key with about `number` / `count` of the work below it, as short as possible."""
+        """A key with about `number` / `count` of the work below it. It ends FINE_BYTES bytes after the common
+        prefix of its two neighbouring bounds. If the wanted work is 0, it is the lowest bound, with KEY_BYTES
+        bytes."""
         target = self._below[-1] * number // count
         at = bisect_left(self._below, target)
         if not at:

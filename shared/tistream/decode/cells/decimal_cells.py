@@ -27,10 +27,12 @@ _HEADER_BYTES = 2
 def decode_decimals(
     data: U8, start: I64, length: I64, scale: int, out: U8, out_offsets: I64, valid: Bools, errors: U8
 ) -> None:
-    """Write each decimal as text with `scale` fraction digits, rounded half away from zero. `scale` -1 keeps the stored
-    digits.
+    """Write the decimal of each cell (columns.Cells) as text with `scale` fraction digits, rounded half away from
+    zero. `scale` -1 keeps the stored number of fraction digits.
 
-    `out` has room for TEXT_MAX bytes per row. Invalid cells get the error code BAD_DECIMAL.
+    The kernel writes `out`, `out_offsets`, `valid` and `errors`. `out` must have room for TEXT_MAX bytes per row;
+    the text of row i is `out[out_offsets[i]:out_offsets[i + 1]]`. `valid` becomes False for a row without a cell,
+    and for an invalid cell. An invalid cell also gets the error code BAD_DECIMAL.
     """
     digits = np.zeros(PRECISION_MAX + 1, np.uint8)  # digits[0] takes the carry
     at = 0

@@ -66,15 +66,17 @@ class PoolReads:
     def newest(self, places: pa.Table, ts: int) -> pa.Table:
         """Find the newest version at or below `ts` of each key in `places`, as versions.lookup.newest_at does; if an
         object has disappeared, refresh the objects and begin again. Raises the errors of `scan`."""
-        return self._repeated(lambda: newest_at(self.shards(), self.reader, places, ts))
+        return self.repeated(lambda: newest_at(self.shards(), self.reader, places, ts))
 
     def versions(self, places: pa.Table, window: Window, rows_max: int | None = None) -> pa.Table:
         """Find every version in `window` of the keys in `places`, as versions.lookup.versions_of does; if an object has
         disappeared, refresh the objects and begin again. With `rows_max` the result may end after this number of rows,
         without the oldest versions. Raises the errors of `scan`."""
-        return self._repeated(lambda: versions_of(self.shards(), self.reader, places, window, rows_max))
+        return self.repeated(lambda: versions_of(self.shards(), self.reader, places, window, rows_max))
 
-    def _repeated(self, read: Callable[[], T]) -> T:
+    def repeated(self, read: Callable[[], T]) -> T:
+        """The result of `read`. If an object has disappeared, refresh the objects and call `read` again. Raises the
+        errors of `scan`."""
         replans = 0
         while True:
             try:

@@ -49,7 +49,8 @@ class RunGroups:
 
 
 class OpenedGroups(Protocol):
-    """Row groups whose bytes were fetched. Columns are decoded only when `read` asks for them."""
+    """Row groups that can be read. Their bytes were fetched, except those of large segments, which `read` fetches.
+    Columns are decoded only when `read` asks for them."""
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Decode these columns of run.SCHEMA, in this order. Raises CorruptObject, NotFoundYet, Unavailable."""
@@ -155,8 +156,8 @@ class StoreReader:
         return _FetchedGroups(run.key, opened.footer, pa.PythonFile(source, mode="r"), tuple(indexes))
 
     def open_segments(self, groups: Sequence[SegmentGroup]) -> Iterator[OpenedGroups]:
-        """Implement Reader.open_segments: fetch row groups of segments, to be decoded later. Small segments are fetched
-        whole, and of others the footer."""
+        """Implement Reader.open_segments: fetch small segments whole, and only the footer of each larger one.
+        The row groups of a larger segment are fetched when `read` of the result is called."""
         for lot in lots(groups):
             segments = {segment.key: segment for segment, _ in lot}
             read = self._at_once.map(self._opened_segment, list(segments.values()))

@@ -50,7 +50,7 @@ class Found:
 
 
 def feed_key(order: Order) -> str:
-    """The name of a feed in the tables of the sink."""
+    """The name of one shard of a feed in the tables of the sink. Each shard of a feed has a name of its own."""
     return records.record_key(order.tenant, order.feed_id, order.shard).decode()
 
 

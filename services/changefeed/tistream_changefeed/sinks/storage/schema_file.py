@@ -63,8 +63,9 @@ class SchemaFile:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The definition of a table, or of a database if `table` is empty. `columns` are the JSON objects of the columns,
-    by name, in the order of the table."""
+    """The definition of a table, or of a database if `table` is empty. `columns` has a pair (name, members) for
+    each column, in the order of the table. The members are those of the column's JSON object, each as JSON text,
+    such as `"ColumnName": "id"`."""
 
     database: str
     table: str

@@ -12,8 +12,12 @@ from tistream_changefeed.sinks.iceberg.marks import Told
 
 
 def branch(newest: int | None, snapshots: Sequence[Snapshot]) -> list[Told]:
-    """The snapshots from `newest` on, each followed by its parent, as far as `snapshots` have them. An earlier entry of
-    one id may lack its parent, because some programs remove the id of a snapshot that expires from the next one."""
+    """Follow a branch from the snapshot with the id `newest` through its parents. Returns the snapshots, newest
+    first, up to the first id that `snapshots` does not have.
+
+    `snapshots` may have several entries with the same id. The first entry that names a parent counts, because some
+    programs that expire a snapshot remove its id from the entry of its child.
+    """
     known: dict[int, Snapshot] = {}
     for one in snapshots:
         if one.snapshot_id not in known or known[one.snapshot_id].parent_snapshot_id is None:

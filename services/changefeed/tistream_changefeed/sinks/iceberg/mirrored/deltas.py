@@ -238,8 +238,9 @@ class Deltas:
             self._tables.created.known.forget(str(delta.table.metadata.table_uuid))
 
     def retire(self, table: LakeTable) -> None:
-        """Let a table take the rows of its delta, and go on without a delta and without the view. The delta stays, and
-        is empty: the table does not follow it any more."""
+        """Merge the rows of a table's delta into the table, and end the use of the delta: empty it, mark it as
+        dropped, and drop the view. The Iceberg table of the delta stays in the catalog. Later DDLs do not
+        change it."""
         delta = self.of(table)
         if delta is not None and delta.marks is not None:
             self._take(table, delta)

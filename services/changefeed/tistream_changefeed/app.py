@@ -185,7 +185,8 @@ def build_app(
 
 
 def _feed_loops(beat_ms: int, member: Membership, driver: Driver, metrics: LoopMetrics) -> list[Loop]:
-    """The loops that report shards to the meta server, and that give idle shards threads."""
+    """Build two loops: one sends heartbeats with the reports of the shards to the meta server, and one starts a
+    thread for each idle shard that has something to do."""
 
     def beat() -> int:
         driver.beat()
@@ -198,6 +199,7 @@ def _feed_loops(beat_ms: int, member: Membership, driver: Driver, metrics: LoopM
 
 
 def _warm() -> None:
-    """Compile the numba code that encodes messages, before the first events arrive."""
+    """Compile the numba code that decodes rows and encodes messages. Runs in a thread of its own when the service
+    starts, so that the first events wait less for it."""
     decode.warm()
     warm_kernels()

@@ -94,8 +94,8 @@ class FeedPipeline:
         return self.filter.read
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
-        """Begin a scan of a tenant's rows from `start` to the commit_ts `high`. It decodes only the columns that the
-        feed needs."""
+        """Begin a scan of a tenant's events after the position `start`, up to the commit_ts `high` (inclusive).
+        It decodes only the columns that the feed needs."""
         return Scan(
             source,
             scope,

@@ -35,8 +35,9 @@ class SchemaMessages:
         self._sent = Bootstraps(self.rule)
 
     def first(self, version: TableVersion, ts: int, topic: str, count: int) -> tuple[SentMessage, ...]:
-        """Make the messages that state a table's schema before its first row, one for each of the `count` partitions of
-        `topic`. Records the schema as sent at `ts`."""
+        """Make the messages that state a table's schema before its first row: one for each of the `count`
+        partitions of `topic`, or only for the first partition if the rule says so. Records the schema as sent
+        at `ts`."""
         self._sent.sent(version, physical_ms(ts))
         return to_partitions(self._message(version), count, topic)
 

@@ -1,4 +1,4 @@
-"""Compiles the numba code of message encoders and partition rules, by encoding two events in each protocol."""
+"""Compiles the numba code of message encoders and partition rules, by encoding two events in several protocols."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def warm_kernels() -> None:
 
 
 def _batch() -> RowBatch:
-    """A batch with an insert and an update, of a table that has a column of each kind."""
+    """A batch with an update and an insert, of a table that has a column of each type in _VALUES."""
     version = _version()
     rows = [array for _, array in _VALUES]
     count = 2

@@ -20,7 +20,8 @@ class Bounds(NamedTuple):
 
 
 def duration_ms(key: str, text: str, bounds: Bounds) -> int:
-    """Parse a duration as Go writes it, such as 1m30s. Raises InvalidRequest, which names the key."""
+    """Parse a duration as Go writes it, such as 1m30s, and return its ms. Raises InvalidRequest, which names the
+    key, if the text is not a duration or lies outside `bounds`."""
     found = _DURATION.findall(text)
     if not found or "".join(number + unit for number, unit in found) != text:
         raise refused(f"{key} = {text[:40]!r} is not a duration, such as 5s or 1m30s")

@@ -183,12 +183,12 @@ class StorageConfig(_Part):
 
 
 class IcebergConfig(_Part):
-    """The catalog and the namespace of the sink URI, and `[tistream.iceberg]`. `catalog_uri`: a URL of SQLAlchemy, or
-    that of a REST catalog. `warehouse`: the place of the tables. `namespace` may have `{database}` in it. `mode`: the
-    changes of tables are written, or the tables themselves, or both. `snapshot`: with `now`, a new feed begins with the
-    rows of its tables. `delta_share`: the percentage of a table's changed files whose changes wait in a delta table;
-    0: without delta tables. `token`, `credential` and `secret_access_key` are
-    references of the form `${secret:NAME}`."""
+    """The catalog and the namespace of the sink URI, and `[tistream.iceberg]`. `catalog_uri`: a URL of SQLAlchemy,
+    or that of a REST catalog. `warehouse`: the URL below which the tables are. `namespace` may have `{database}` in
+    it. `mode`: the changes of tables are written, or the tables themselves, or both. `snapshot`: with `now`, a new
+    feed begins with the rows of its tables. `delta_share`: changes of a table itself wait in a delta table until
+    their rows are more than this percentage of the rows of the files that they change; 0: there are no delta
+    tables. `token`, `credential` and `secret_access_key` are references of the form `${secret:NAME}`."""
 
     catalog: str
     namespace: str

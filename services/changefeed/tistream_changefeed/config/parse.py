@@ -95,8 +95,9 @@ class _Secrets:
 
 
 def _without_secrets(document: Mapping[str, Any], secrets: _Secrets) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Replace the secrets of a configuration by placeholders. Returns (the document with the placeholders, its pairs of
-    key and value). The secrets are added to `secrets`."""
+    """Replace the secrets of a configuration by placeholders, and add them to `secrets`. Returns (the document with
+    the placeholders, its values by dotted key, such as `sink.protocol`). Raises InvalidRequest if a PEM option
+    names a file, or the options of an address have a secret."""
     values: dict[str, Any] = {}
 
     def cleaned(part: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -25,7 +25,9 @@ NO_KEY = "no primary key and no unique key that is NOT NULL"
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """One table that the feed sends: its topic, its partition rule, and the names of its columns that are sent."""
+    """One table that the feed sends, and the names of its columns that are sent. `topic`: its topic in Kafka, its
+    directory, or its Iceberg tables with commas between them; empty for a database. `partition`: the name of its
+    partition rule; empty if the sink is not Kafka."""
 
     database: str
     table: str
@@ -90,8 +92,8 @@ class IncludedTables:
 
 
 def included_tables(config: FeedConfig, tables: Sequence[TableVersion]) -> IncludedTables:
-    """Find out which of the tables that exist a feed sends. Raises InvalidRequest if the rules include none, unless the
-    configuration permits that."""
+    """Find out which of `tables`, those that exist, a feed sends. Raises InvalidRequest if tables exist and the
+    rules include none of them, unless the configuration permits that."""
     chosen = parts.feed_filter(config)
     base = sorted((one for one in tables if one.head.kind == "table"), key=lambda one: one.name)
     included = chosen.tables.chosen([one.name for one in base])

@@ -13,10 +13,10 @@ Kind = Literal["retry", "failed", "fenced"]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of one step of a shard. The text names the object and the remedy, and contains no secret. `refused`:
-    the sink has answered, and rejects the credentials or the certificate; a person must act, unless the credentials are
-    just being replaced. `cause` is the label by which failures are counted; for Kafka it is the name of the client's
-    error."""
+    """A failure of one step of a shard. `object` is what the step worked on. `reason` names the remedy, and
+    contains no secret. `refused`: the sink has answered, and rejects the credentials or the certificate; a person
+    must act, unless the credentials are just being replaced. `cause` is the label by which failures are counted;
+    for Kafka it is the name of the client's error."""
 
     kind: Kind
     stage: HeldStage

@@ -57,14 +57,13 @@ class Mark(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """Messages of row events, as columns in the order in which they are sent. Arrays have one element for each message.
-
-    `topic` is an index into `topics`. `keys` and `values` are large_binary arrays; with `keys` None, every key is null.
-    `at`: for each message, its row in `keys` and `values`, which may also have rows of other messages; None: message i
-    has row i. A message that holds several events has the highest of their commit_ts. `shape`: a number that identifies
-    the table version, if the protocol sends the schemas of tables; otherwise None. `hashes`: the hash of each event, if
-    each message is one event. `names`: the table of each `shape`.
-    """
+    """Messages of row events, as columns in the order in which they are sent. Arrays have one element for each
+    message. `topic` is an index into `topics`. `keys` and `values` are large_binary arrays; with `keys` None, every
+    key is null. `at`: for each message, its row in `keys` and `values`, which may also have rows of other messages;
+    None: message i has row i. A message that holds several events has the highest of their commit_ts. `shape`: for
+    each message, the number of its event's table version, which is an index into `names`; None if a message may
+    hold several events or a table's schema. `hashes`: the hash of each event; None if a message may hold several
+    events. `names`: the name of the table of each table version."""
 
     topics: tuple[str, ...]
     topic: Int64s

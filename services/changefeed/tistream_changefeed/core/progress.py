@@ -52,9 +52,9 @@ PLAIN, WITH_WAITS, WITH_LOAD, WITH_ENDS = VERSIONS = 1, 2, 3, 4
 
 
 class Fence(NamedTuple):
-    """A number that decides which worker owns a shard: the one with the higher fence. Fences compare as tuples.
-    `generation` is the time (Unix ms) at which the feed was created, so a feed that was removed and created again has a
-    higher fence. `epoch` is that of the shard's assignment."""
+    """A pair of numbers that decides which worker owns a shard: the worker with the higher pair. Fences compare as
+    tuples. `generation` is the time (Unix ms) at which the feed was created, so a feed that was removed and created
+    again has a higher fence. `epoch` is that of the shard's assignment."""
 
     generation: int
     epoch: int
@@ -276,7 +276,8 @@ def window_of(value: bytes) -> StoredWindow | None:
 
 
 def _has_ends(progress: Progress) -> bool:
-    """Whether a record states until where tables are sent that have stopped: if several shards must agree on it."""
+    """Whether the record has the member `end` of stopped tables. That is so in a feed with several shards, which
+    must agree on it, if a stopped table has a `limit`."""
     return (progress.shards or 1) > 1 and any(one.limit is not None for one in progress.stopped)
 
 

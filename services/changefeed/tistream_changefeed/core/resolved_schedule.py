@@ -11,8 +11,8 @@ IDLE_MS = 10_000
 
 @dataclass(slots=True)
 class ResolvedSchedule:
-    """Remembers when the last resolved message was sent, in monotonic ms. `idle_ms` is the setting `resolved-interval`
-    of the feed."""
+    """Remembers when the last resolved message was sent, in monotonic ms. `idle_ms`: the time between two resolved
+    messages while no rows are sent."""
 
     idle_ms: int = IDLE_MS
     _sent_ms: int | None = None

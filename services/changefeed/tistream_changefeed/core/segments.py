@@ -26,9 +26,10 @@ class Segment:
 
 
 def segments(events: Events, start: Position, through: int | None) -> Iterator[Segment]:
-    """Cut the events of a batch after `start` at each DDL, because the rows at or before a DDL must be durable before
-    the DDL is sent, and the DDL before any later row (invariant 43). `through`: the ts up to which the batch has all
-    events; None if the batch ends inside a commit_ts."""
+    """Cut the events of a batch, which lie after the position `start`, at each DDL, because the rows at or before a
+    DDL must be durable before the DDL is sent, and the DDL before any later row (invariant 43). The last segment
+    has no DDL. `through`: the ts up to which the batch has all events; None if the batch ends inside a
+    commit_ts."""
     begin = 0
     for at in np.flatnonzero(events.place == int(Place.DDL)).tolist():
         ddls = events.sets[int(events.source[at])]

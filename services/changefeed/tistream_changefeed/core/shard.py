@@ -71,14 +71,15 @@ class Transaction:
 
 
 def to_partitions(message: Message, count: int, topic: str) -> tuple[SentMessage, ...]:
-    """The copies of a DDL message for a topic with `count` partitions: one for each partition, or only for the first if
-    the protocol says so."""
+    """The copies of a message that is not a row, such as a DDL, for a topic with `count` partitions: one for each
+    partition, or only for the first if `message` says so."""
     numbers = range(count) if message.every_partition else range(1)
     return tuple(SentMessage(topic, number, message.key, message.value) for number in numbers)
 
 
 def everywhere(message: Message, topics: Mapping[str, int]) -> tuple[SentMessage, ...]:
-    """The copies of a resolved message: one for every partition of every topic (invariant 42)."""
+    """The copies of a message that is not a row, such as a resolved ts: one for every partition of every topic
+    (invariant 42). `topics`: the number of partitions by topic."""
     return tuple(
         SentMessage(topic, number, message.key, message.value)
         for topic, count in sorted(topics.items())
@@ -108,13 +109,13 @@ class Shard:
 
     @property
     def acked(self) -> Progress | None:
-        """The progress that the sink has acknowledged to this worker since the last call of `opened`. None
-        until the sink has acknowledged a transaction."""
+        """The progress that the sink has acknowledged to this worker. None before the sink has acknowledged the
+        transaction that `opened` returned, each time that the sink is opened."""
         return self._acked
 
     @property
     def at(self) -> Position:
-        """The position after which the holder reads on. Call this after `opened`."""
+        """The position after which the holder reads the next events. Call this after `opened`."""
         assert self._planned is not None
         return self._planned.at
 
@@ -147,7 +148,8 @@ class Shard:
 
     @property
     def resolved_unsent(self) -> bool:
-        """Whether the shard has read beyond the ts of the newest resolved message, so that another one will be due."""
+        """Whether the shard has read beyond the ts of the newest resolved message, so that another one will be
+        due. False inside a commit_ts, and while a stopped table holds resolved messages back."""
         planned, at = self._planned, self.at
         if planned is None or at.place is not Place.DONE or at.commit_ts <= planned.resolved_ts:
             return False
@@ -184,8 +186,8 @@ class Shard:
         return Transaction(NOTHING, (), self._planned)
 
     def announce(self, marks: tuple[Mark, ...]) -> Transaction:
-        """Make the transaction that replaces the one of `opened` if the number of partitions has changed. It has the
-        messages `marks`, which announce the new number."""
+        """Make a transaction with the messages `marks`, which announce that the number of partitions has
+        changed. It is written in place of the transaction that `opened` returned."""
         assert self._planned is not None
         self._planned = self._planned.moved(self._planned.at, NOTHING, marks, 0, None)
         return Transaction(NOTHING, marks, self._planned)
@@ -202,8 +204,8 @@ class Shard:
     def load(
         self, rows: Payload, events: int, marks: tuple[Mark, ...], load: Load | None, skipped: int = 0
     ) -> Transaction:
-        """Make the transaction for some of the initial rows. `load` is the progress of the load after it; None: all of
-        them are loaded."""
+        """Make the transaction for some of the initial rows. `load` is the progress of the load after it; None:
+        all of them are loaded. The other arguments are those of `send`."""
         assert self._planned is not None
         moved = self._planned.moved(self._planned.at, rows, marks, events, None, skipped)
         self._planned = replace(moved, load=load)
@@ -212,7 +214,8 @@ class Shard:
     # ---- sending
 
     def high(self, resolved_ts: int) -> int:
-        """The ts up to which events may be sent now. `resolved_ts`: up to which the tenant's rows are complete."""
+        """The ts up to which (inclusive) events may be sent now: `resolved_ts`, up to which the tenant's rows
+        are complete, or the feed's end if that is lower."""
         return resolved_ts if self.order.end_ts is None else min(resolved_ts, self.order.end_ts)
 
     def skip(self, until: Position) -> None:
@@ -348,7 +351,9 @@ class Shard:
         return Transaction(NOTHING, marks, self._planned)
 
     def acknowledged(self, transaction: Transaction, now_ms: int) -> None:
-        """Record that the sink has made a transaction durable. `now_ms`: monotonic."""
+        """Record that the sink has made a transaction durable. Unless it is that of `opened`, this ends a
+        failure. Sets `phase` to finished if all events up to the feed's end are in the sink. `now_ms`:
+        monotonic."""
         before = self._acked
         self._acked = transaction.progress
         if before is not None:  # to open the sink proves nothing: the next message may fail again

@@ -18,8 +18,8 @@ from tistream_changefeed.rows.row_batch import RowBatch
 
 @dataclass(frozen=True, slots=True)
 class SkippedEvents:
-    """The events that a person has chosen to leave out. `topic` is the dead letter topic, and `bytes_max` the maximum
-    size of a letter."""
+    """The events that a feed leaves out, as the skips `named`. `topic` is the dead letter topic, and `bytes_max`
+    the maximum size of a letter."""
 
     named: Sequence[Skip]
     topic: str

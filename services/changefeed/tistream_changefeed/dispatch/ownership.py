@@ -14,8 +14,9 @@ from tistream_changefeed.core.outgoing import SentMessage
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The partitions that shard `shard` of `shards` writes. Each partition of each topic always has the same shard. The
-    first partitions of different topics have different shards, because many topics may have only one partition."""
+    """The partitions that shard `shard` of `shards` writes. Each partition of each topic always has the same shard.
+    A hash of the topic's name chooses the shard of its first partition, so that many topics of one partition are
+    spread over the shards."""
 
     shard: int = 0
     shards: int = 1

@@ -88,8 +88,9 @@ class PartitionRule:
         return name.lower() in _NAMES
 
     def hashed(self, version: TableVersion) -> tuple[Column, ...]:
-        """The columns of the table whose values are hashed to determine the partition. Raises UnfitTable if the table
-        lacks the index or a column, or if a column is virtual, because its values are unknown."""
+        """The columns of the table whose values are hashed to determine the partition. Raises UnfitTable if the
+        table lacks the index or a column, or if a column is virtual or hidden, because its values are not in
+        the changes."""
         table = version.table
         match self.by:
             case PartitionBy.TABLE | PartitionBy.TS:

@@ -48,8 +48,8 @@ class TopicExpression:
 
 
 def collisions(topics: Iterable[tuple[Name, TopicExpression]]) -> dict[str, list[Name]]:
-    """The topics that several tables share although their expressions contain the table's name. Returns each such topic
-    with its tables."""
+    """The topics that several tables share although their expressions contain the names of both the database and
+    the table. Returns each such topic with its tables."""
     found: dict[str, list[Name]] = defaultdict(list)
     for name, expression in topics:
         if len(_PART.findall(expression.text)) == 2:

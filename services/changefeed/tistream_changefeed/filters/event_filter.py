@@ -31,8 +31,10 @@ REGEX_CHARS_MAX = 1_024
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """One entry of `[[filter.event-filters]]`. A change of a table that `matcher` matches is left out if its kind is in
-    `ignored`, or if the expression for its kind is true for it. An expression is None if the entry does not have it."""
+    """One entry of `[[filter.event-filters]]`. A change of a row of a table that `matcher` matches is left out if
+    its kind is in `ignored`, if the expression for its kind is true for it, or if it is an update that changes only
+    columns in `only_columns`. An expression is None if the entry does not have it. A DDL is left out if its kind is
+    in `ignored`, or one of the patterns `sql` matches its statement."""
 
     matcher: TableRules
     ignored: frozenset[str] = frozenset()  # event_kinds.parse_kinds
@@ -44,7 +46,8 @@ class EventFilter:
     only_columns: tuple[str, ...] = ()  # an update that changes no others is left out
 
     def check(self, table: Table) -> None:
-        """Check that the table has every column of the expressions, with types that fit. Raises InvalidRequest."""
+        """Check that the table has every column that the expressions and `only_columns` name, and that the
+        types fit the expressions. Raises InvalidRequest."""
         for expression in (self.insert, self.update_old, self.update_new, self.delete):
             if expression is not None:
                 expression.fits(table, lambda column: pa.array([], arrow_type(kind_of(column))))

@@ -86,9 +86,11 @@ class FeedFilter:
         return [column for one in self._of(version.name) for column in one.columns(version.table)]
 
     def sends(self, event: DdlEvent) -> bool:
-        """Whether a DDL event is sent. It is, if the rules include a name that its table had before or after it, and
-        for at least one included name no event filter ignores the DDL. A DDL of a database is sent if the rules include
-        any table that the database may have."""
+        """Whether a DDL event is sent. A DDL of a table is sent if the rules include a name that the table had
+        before or after it, and no event filter ignores the DDL for at least one included name. A DDL of a
+        database is sent if the rules include any table that the database may have, and no event filter for such
+        a table ignores the DDL. DDLs of ignored transactions (`ignore-txn-start-ts`) and of system databases
+        are not sent."""
         if event.start_ts in self.start_ts or fold(event.database) in UNSENT_SCHEMAS:
             return False
         if not event.table:

@@ -126,10 +126,12 @@ class ComparedWindows:
 def compared(
     windows: Sequence[SentWindow], found: FoundEvents, from_ts: int, to_ts: int, only: Name | None = None
 ) -> ComparedWindows:
-    """Compare the windows that lie in (`from_ts`, `to_ts`] with the events that were found in this range. `windows`:
-    those whose records still exist, in the order in which they were committed. `only`: the one table of which events
-    were looked for; None: all. Windows whose ranges overlap are compared together. The oldest one is left out, because
-    the record of another part of its range may be gone."""
+    """Compare the windows that lie in (`from_ts`, `to_ts`] with the events that were found in this range.
+    `windows`: those whose records still exist, in the order in which they were committed. `only`: the one table of
+    which events were looked for; None: all. Windows whose ranges overlap are compared together. Left out are the
+    first of `windows` with those that it overlaps, and windows that overlap a range of which records are gone. With
+    `only`, windows with more than TABLES_MAX tables are left out, too, because some of their tables were added
+    up."""
     found, count, differences = found.in_order(), 0, []
     oldest = windows[0] if windows else None
     for group in _groups(windows):

@@ -60,7 +60,7 @@ class Driver:
 
     @property
     def idle(self) -> bool:
-        """Whether this process holds no shard, as of the last beat."""
+        """Whether this process holds no shard, as of the last heartbeat; False before the first one."""
         return self._beaten and not (self._holders or self._refused)
 
     def reports(self) -> Iterator[ReportAndTally]:

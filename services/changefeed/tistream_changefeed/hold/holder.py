@@ -60,10 +60,11 @@ class IdleUntil(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Holder:
-    """Runs one shard in this process. `run` is the main function of a thread. Other threads call `report` and `stop`.
-    `is_due` is for the thread that decides when `run` is called again. `window_bytes`: the size that one transaction
-    should have. `charge` counts the row events and bytes of a transaction against the tenant's quotas. `view` returns
-    the tenant's pool as it is now; `new_sink` opens the sink."""
+    """Runs one shard in this process. `run` is the main function of a thread. Other threads call `report` and
+    `stop`. `is_due` is for the thread that decides when `run` is called again. `window_bytes`: the size that one
+    transaction should have. `charge` counts the row events and bytes of a transaction against the tenant's quotas.
+    `view` returns the tenant's pool as it is now. `new_sink` makes a sink that is not open yet; it is called at the
+    beginning and after each failure."""
 
     shard: Shard
     view: Callable[[], Pool]

@@ -39,8 +39,8 @@ class HolderThreads:
         self._wake(holder)
 
     def start_due(self) -> int | None:
-        """Start a thread for each idle holder that has something to do now. Returns the ms until the next call: NONE_MS
-        if there is no idle holder; None: as usual."""
+        """Start a thread for each idle holder that has something to do now. Returns the ms until the next call:
+        NONE_MS if there is no idle holder; None: the interval of the loop."""
         with self._lock:
             resting = list(self._resting.items())
         fresh: dict[TenantKey, NewRows | None] = {}

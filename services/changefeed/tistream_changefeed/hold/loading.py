@@ -95,9 +95,10 @@ class Loading:
 def rows_of(
     pool: Pool, reader: Reader, version: TableVersion, window: Window, window_bytes: int, after: bytes = b""
 ) -> Iterator[tuple[Events, bytes]]:
-    """Yield the rows of a table as of the end of a window, of those that have changed in it, whose raw keys are above
-    `after`, in the order of their keys: (about `window_bytes` of rows, the highest raw key among them). Raises
-    FeedFailed, Gone, and the errors of reads of the pool."""
+    """Yield the rows of a table that exist as of the end of `window` (inclusive) and have changed in it. Only rows
+    whose raw keys are above `after` are read, in the order of their keys. Each item is (about `window_bytes` of
+    rows as inserts, the highest raw key among them). Raises FeedFailed, Gone, and the errors of reads of the
+    pool."""
     rest = KeySpan(after + b"\0", b"") if after else KeySpan(b"", b"")
     ranges = [records_of(one).clip(rest) for one in sorted(version.head.physical_ids)]
     reads = PoolReads(reader, pool.shards, partial(_replan, pool, window.high))

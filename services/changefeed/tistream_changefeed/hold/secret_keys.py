@@ -21,8 +21,8 @@ class SecretKeys:
     file: Path | None
 
     def sealed(self, tenant: TenantKey, values: Mapping[str, str]) -> dict[str, str]:
-        """Encrypt the secrets that a feed had in clear text. Returns the encrypted texts by name. Raises InvalidRequest
-        if this worker has no key."""
+        """Encrypt the secrets that a feed had in clear text. Returns the encrypted texts by name. Raises
+        InvalidRequest if there are secrets, and this worker has no key or cannot read its file."""
         if not values:
             return {}
         if self.file is None:

@@ -65,8 +65,9 @@ class Sending:
     _passed: Position | None = None  # the newest DDL that every shard is known to have sent
 
     def segment(self, lane: Lane, one: Segment, pool: Pool, *, last: bool) -> None:
-        """Send the rows and the DDL of a segment that belong to `lane`. `last`: its rows are the last ones that can be
-        read now."""
+        """Send the rows and the DDL of a segment that belong to `lane`, and move the lane's position behind
+        them. `last`: its rows are the last ones that can be read now. Raises FeedFailed, TablesRefused, and
+        HolderStopped."""
         self._rows(lane, one, last=last)
         lane.passed(one.rows_end)
         if one.ddl is not None and one.ddl_end is not None:
@@ -130,8 +131,9 @@ class Sending:
         self.commit(self.shard.send(NOTHING, 0, (), self.shard.at))
 
     def _awaited(self, one: Segment) -> bool:
-        """Whether other shards may wait until this one has committed that it has passed the DDL of a segment. Without
-        a copy of it, because the DDL waits for a stopped table, no transaction has said so."""
+        """Whether the position behind the DDL of a segment must be committed now, because other shards may wait
+        for it. That is so if the feed sends the DDL, but this shard has sent no copy of it, for example because
+        the DDL waits for a stopped table."""
         if self.shard.order.shards == 1 or one.ddl is None or not self.shard.uncommitted:
             return False
         return bool(self.pipeline.concerned(one.ddl))
@@ -159,13 +161,14 @@ class Sending:
         return found
 
     def _meet_behind(self, lane: Lane, ddl_end: Position | None) -> None:
-        """In a feed with several shards, wait until every shard has sent the DDL before `ddl_end`; None: there is
-        none."""
+        """In a feed with several shards, wait until every shard has sent the DDL before the position `ddl_end`.
+        Do nothing if `ddl_end` is None."""
         if self.shard.order.shards > 1 and ddl_end is not None:
             self._meet(lane, ddl_end)
 
     def _meet_behind_newest(self) -> None:
-        """Wait until every shard has sent the newest DDL of this one, before rows or another DDL follow."""
+        """Wait until every shard has sent the newest DDL that this shard has sent. The caller then sends rows
+        or another DDL."""
         before = self.shard.ddl
         if before is not None and before != self._passed:
             self._meet(MainLane(self.shard), before)

@@ -43,7 +43,8 @@ class Sink(Protocol):
         of the topics that it names."""
 
     def partitions(self, topic: str) -> int:
-        """Return the number of partitions of a topic. Creates the topic if it does not exist."""
+        """Return the number of partitions of a topic that the feed writes. Creates the topic if it does not
+        exist."""
 
     def topics(self) -> Mapping[str, int]:
         """The topics that resolved messages go to, with their numbers of partitions."""
@@ -117,7 +118,7 @@ class FirstRows(Protocol):
         """Whether this shard sends the rows of a table."""
 
     def created(self, versions: Sequence[TableVersion]) -> tuple[Mark, ...]:
-        """The order to the sink to create these tables, before their rows."""
+        """Make the marks that order the sink to create these tables before their rows are written."""
 
 
 class Pipeline(Protocol):
@@ -129,9 +130,9 @@ class Pipeline(Protocol):
         """The tables whose rows must be read."""
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
-        """Begin a scan of a tenant's rows from `start` to the commit_ts `high`. It decodes the columns that the feed
-        needs, and returns both halves of an update that the feed splits, so that the deletes of a transaction of any
-        size come before its puts."""
+        """Begin a scan of a tenant's events after the position `start`, up to the commit_ts `high` (inclusive).
+        It decodes the columns that the feed needs, and returns both halves of an update that the feed splits,
+        so that the deletes of a transaction of any size come before its puts."""
 
     def opened(self, ts: int, tables_at: TablesAt, partitions: PartitionsOf) -> Iterator[tuple[Mark, ...]]:
         """Reset the state, because the sink was opened again, and messages that were sent before may have been aborted.

@@ -112,9 +112,11 @@ def in_base64(key: bytes | None, value: bytes) -> bytes:
 def within(
     batch: RowBatch, messages: Messages, limit: Limit, overhead: int, reduced: Reduced, content: Content = in_base64
 ) -> Messages:
-    """Replace the messages that exceed `limit` by those that `reduced` makes, with only the handle key. With a claim
-    check, `content` makes the file of each replaced message. `overhead` is the number of bytes that each message takes
-    in addition to its key and value. Raises MessageTooLarge."""
+    """The messages as they are sent: values are compressed if `limit` says so, and each message that then exceeds
+    `limit` is replaced by one that `reduced` makes, with only the handle key. With a claim check, `content` makes
+    the file of each replaced message. `overhead` is the number of bytes that each message takes in addition to its
+    key and value. Raises MessageTooLarge if `limit` refuses large messages, if the table has no handle key, or if a
+    reduced message is too large."""
     messages = limit.packed_all(messages)
     sizes = _sizes(messages) + overhead
     large = np.flatnonzero(sizes > limit.bytes_max)

@@ -54,8 +54,9 @@ class Encoder(Protocol):
         """Whether DDL messages contain the definitions of tables."""
 
     def rows(self, batch: RowBatch) -> Messages:
-        """Encode each event of the batch as a message of its own. If the protocol puts several events into a message,
-        they are combined later. Raises MessageTooLarge."""
+        """Encode each event of the batch as a message of its own. If the protocol puts several events into a
+        message, they are combined later. Raises MessageTooLarge, CannotEncode, and with a schema registry its
+        errors."""
 
     def ddl(self, event: DdlEvent, changes: Sequence[TableChange] = ()) -> Message | None:
         """Encode a DDL; None if the protocol has no message for it. `changes` are the tables that it changed; the table

@@ -45,9 +45,9 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """The facts about one version of a table that schema messages contain. `columns` are those that SELECT shows,
-    including virtual generated ones. `update_ts` is the TSO of the last change of the definition, which simple and avro
-    use as the version of the schema."""
+    """The facts about one version of a table that schema messages and schema files contain. `columns` are those
+    that SELECT shows, including virtual generated ones. `update_ts` is the TSO of the last change of the
+    definition, which the protocol simple and the sink for files use as the version of the schema."""
 
     database: str
     table: Table

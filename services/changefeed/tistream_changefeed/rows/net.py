@@ -64,8 +64,8 @@ class _Ends:
 
 
 def net(window: EventWindow) -> tuple[TableNet, ...]:
-    """The net change of the events of a window, one TableNet for each of its batches that changes something. The
-    updates in `window` must be split by unique index."""
+    """The net change of the events of a window, one TableNet for each of its batches that changes something.
+    Updates in `window` may be whole or split (split.py); the result is the same."""
     batches = [batch for batch in window.rows if len(batch)]
     if not batches:
         return ()

@@ -18,7 +18,7 @@ from tistream_changefeed.rows.window import taken
 
 @dataclass(frozen=True, slots=True)
 class LetterMark:
-    """A dead letter, which replaces an event that a person has named: implements Mark. `table` is the name of the
+    """A dead letter, which replaces an event that the feed leaves out: implements Mark. `table` is the name of the
     event's table, and `value` the letter as JSON."""
 
     table: str

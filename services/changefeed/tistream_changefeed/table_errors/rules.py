@@ -25,7 +25,8 @@ class TableErrors:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRules:
-    """A feed's rules for tables with events that cannot be sent. The first rule that matches a table applies to it."""
+    """A feed's rules for tables with events that cannot be sent. The first rule that matches a table applies to it.
+    `others`: what such an event stops in tables that no rule matches."""
 
     entries: Sequence[TableErrors] = ()
     others: OnTableError = "stop-table"

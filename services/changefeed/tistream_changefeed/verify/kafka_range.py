@@ -48,9 +48,10 @@ class KafkaRange:
     def messages(
         self, topics: Mapping[str, int], from_ms: int, done: Callable[[], Collection[Place]], *, wait: bool = True
     ) -> Iterator[ReadMessage]:
-        """Yield the messages of the topics that were written at or after `from_ms` (Unix ms), up to the present end of
-        each partition. `topics`: numbers of partitions. After each message `done` is called; it returns the partitions
-        of which no more messages are needed. `wait`: whether to wait until open transactions end."""
+        """Yield the messages of the topics that were written at or after `from_ms` (Unix ms), up to the present
+        end of each partition. `topics`: numbers of partitions. `done` is called after each batch of up to
+        _MESSAGES messages; it returns the partitions of which no more messages are needed. `wait`: whether to
+        wait until open transactions end."""
         consumer = self._clients.consumer(self._settings, logger=log)
         try:
             yield from self._read(consumer, topics, from_ms, done, wait)

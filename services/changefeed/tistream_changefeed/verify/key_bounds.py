@@ -87,8 +87,8 @@ def key_bounds(
 
 
 def _comparable(column: Column, *, numbered: bool) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """The functions that make a value of a message comparable, and one that a user states: of an ENUM or a SET its
-    members, or its number."""
+    """Returns two functions that make a value comparable: one for a value of a message, and one for a value that a
+    user states. For an ENUM or a SET, a user states its members or its number."""
     if column.tp in (t.ENUM, t.SET):
         number = _member if column.tp == t.ENUM else _members
         named = partial(number, tuple(column.elems))

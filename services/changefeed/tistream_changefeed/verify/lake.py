@@ -222,8 +222,9 @@ class LakeComparison:
                 yield _Piece(one.name, ".".join(identifier), events, one.keys, there=True)
 
     def _changes_of(self, version: TableVersion, fates: TableFates) -> tuple[Identifier, LakeTable | None] | None:
-        """The table of changes in Iceberg that has the events of a version of a table, and its name. None if they are
-        left out of the comparison, because their table is gone."""
+        """Find the table of changes that has the events of a version of a table. Returns (the name of the
+        Iceberg table, the table, or None if the feed has created none). Returns None if the events are left out
+        of the comparison, because their table is gone; then `_left_out` gets the reason."""
         fate = fates.of(version.head.id)
         if fate is None:
             self._left_out[version.name] = "was dropped or renamed by a DDL that the feed leaves out"
@@ -290,7 +291,8 @@ class LakeComparison:
             yield _Piece(name, where, rows, keys, there=True, ts=ts)
 
     def _wanted(self, shown: _Shown, lake: LakeSchema) -> Iterator[pa.Table]:
-        """The rows of a table in the pool. Rows whose key Iceberg cannot have are dead letters."""
+        """The rows of a table in the pool, converted to those of the Iceberg table. Rows whose key Iceberg
+        cannot have are left out, because they are dead letters."""
         version, ts, view = shown.version, shown.ts, self.view
         ranges = [records_of(one) for one in sorted(version.head.physical_ids)]
         reads = PoolReads(self.reader, view.shards, partial(_replan, view, ts))

@@ -80,8 +80,8 @@ class AvroEncoder:
         self._known: dict[tuple[TableVersion, tuple[Column, ...], bool], _Columns] = {}
 
     def rows(self, batch: RowBatch) -> Messages:
-        """Encode each event. The schemas of a new table version are registered first. Raises CannotEncode if a NOT NULL
-        column is null, or if two columns have one Avro name."""
+        """Encode each event. The schemas of a new table version are registered first. Raises CannotEncode if a
+        NOT NULL column is null, or if two columns have one Avro name; and the errors of the registry."""
         key = tuple(column for column in batch.columns if column.flag & FLAG_PRIMARY)
         keys = None
         if key:

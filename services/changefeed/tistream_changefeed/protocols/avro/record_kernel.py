@@ -56,13 +56,14 @@ def put_records(
     out: U8,
     out_offsets: I64,
 ) -> int:
-    """Write one record for each event, after the bytes `head`. Returns -1, or the first event with a null in a field
-    that is not a union. `wires` has the AvroEncoding and `unions` the NullEncoding of each column; the six arrays from
-    `values` to `null_starts` are those of ColumnViews.
+    """Write one record for each event to `out`, each after the bytes `head`, and the bounds of the records to
+    `out_offsets`. Returns -1, or the first event with a null in a field that is not a union. `wires` has the
+    AvroEncoding and `unions` the NullEncoding of each column; the six arrays from `values` to `null_starts` are
+    those of ColumnViews.
 
-    Event e uses row `places[e]` of each column, or row e of columns for which `itself` is set. For a negative place no
-    record is written. `out` must have room for all records: the head, VARINT_BYTES + 8 for each field, and the byte
-    strings.
+    Event e uses row `places[e]` of each column, or row e of columns for which `itself` is set. For a negative place
+    no record is written. `out` must have room for all records: of each, the head, VARINT_BYTES + 8 for each field,
+    and the byte strings.
     """
     at = i64(0)
     out_offsets[0] = 0

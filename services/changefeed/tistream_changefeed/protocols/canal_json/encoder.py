@@ -141,8 +141,9 @@ class _Shape:
         return f'{{"id":0,{names},"pkNames":[{keys}],"isDdl":false,"type":"'
 
     def types(self, columns: Sequence[Column], places: Int64s | None) -> list[LineGroup]:
-        """The JSON text of the times, and of the types of these columns. It is written into the lines whose place is
-        not negative, or into all lines if `places` is None."""
+        """The JSON text of the members with the commit's time (`es`, `ts`) and with the types of these columns
+        (`sqlType`, `mysqlType`), as groups of a LineWriter. It is written into the lines whose place is not
+        negative, or into all lines if `places` is None."""
         batch, options = self._batch, self._options
         ms = pa.array(batch.commit_ts >> _PHYSICAL_SHIFT)
         parts = [LineColumn('","es":', Form.INT, ms), LineColumn(',"ts":', Form.INT, ms)]

@@ -66,9 +66,9 @@ def zoned(timestamps: Any) -> Any:
 
 @kernel
 def put_epochs(data: U8, starts: I64, unit: int, not_null: bool, out: I64, valid: Bools) -> None:
-    """Convert each text `data[starts[i]:starts[i + 1]]` to days, milliseconds or microseconds since 1970 (`unit`), and
-    write it into `out[i]`. Texts that are not `valid` are skipped. A text that is not a date becomes invalid, or 0 with
-    `not_null`."""
+    """Convert each text `data[starts[i]:starts[i + 1]]` to days, milliseconds or microseconds since 1970 (`unit`),
+    and write it into `out[i]`. Texts that are not `valid` are skipped. A text that is not a date is marked as not
+    valid; with `not_null` it stays valid, and `out[i]`, which must be 0, is left."""
     for row in range(len(starts) - 1):
         if not valid[row]:
             continue

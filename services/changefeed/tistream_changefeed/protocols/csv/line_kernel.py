@@ -77,12 +77,14 @@ def put_lines(
     out: U8,
     out_offsets: I64,
 ) -> None:
-    """Write one line for each place that is not negative, and nothing for the others.
+    """Write one line to `out` for each place that is not negative, and nothing for the others. `out_offsets` gets
+    the bounds of the lines.
 
-    A line is the text of its operation in `heads`, then the commit_ts in `stamps` if there are any, then the text of
-    its flag in `flag_texts` if there are any, then the values of the row at its place. `cells` are the CellForms of the
-    columns; the next six arrays are those of ColumnViews. `quote` is the character around texts; 0 means that texts
-    have no quotes.
+    A line is the text of its operation in `heads`, then the commit_ts in `stamps` if there are any, then the text
+    of its flag in `flag_texts` if there are any, then the values of the row at its place. `head_ends` and
+    `flag_ends` are the ends of the texts in `heads` and `flag_texts`. `cells` are the CellForms of the columns; the
+    next six arrays are those of ColumnViews. `quote` is the character around texts; 0 means that texts have no
+    quotes. NULL, NaN and infinities become `null_text`.
     """
     at = i64(0)
     out_offsets[0] = 0

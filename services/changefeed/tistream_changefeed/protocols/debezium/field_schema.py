@@ -99,8 +99,9 @@ def in_milliseconds(column: ColumnFacts) -> bool:
 
 
 def default_json(column: ColumnFacts) -> str | None:  # noqa: PLR0911  # one for each kind of type
-    """The column's default as JSON, in the form of the column's values. None for a default that is not a value, such as
-    an expression; for a DATETIME column then 0."""
+    """The column's default as JSON, in the form of the column's values. If the default is not a value, such as an
+    expression: None for numbers, DATE, TIME and a nullable TIMESTAMP; 0 for DATETIME and BIT (false for one bit);
+    the start of 1970 for a TIMESTAMP that is NOT NULL; the text of the default for other types."""
     one, value = column.column, column.default
     if one.tp == t.BIT:
         bits = int.from_bytes(value, "big") if isinstance(value, bytes) else 0

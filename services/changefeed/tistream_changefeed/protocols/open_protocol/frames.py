@@ -99,8 +99,9 @@ def _cut(key_bytes: I64, value_bytes: I64, order: I64, ends: I64, events_max: in
 
 @kernel
 def _put_frames(data: U8, offsets: I64, order: I64, starts: I64, head: int, out: U8, out_offsets: I64) -> None:
-    """Write the keys, or the values, of the Kafka messages. `head` is the length of the version before each: 8 for
-    keys, 0 for values."""
+    """Write the keys, or the values, of the Kafka messages to `out`, and the bounds of the messages to
+    `out_offsets`. `head` is the length of the version before each: 8 for keys, 0 for values. The other arguments
+    are as in Framed: message i has the events `order[starts[i]:starts[i + 1]]`."""
     at = 0
     out_offsets[0] = 0
     for message in range(len(starts) - 1):

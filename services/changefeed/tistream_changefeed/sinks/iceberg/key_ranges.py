@@ -31,8 +31,8 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One file that a commit writes. `file` is the index of the file that it replaces; None: it replaces none. `puts`
-    are the indexes of the put rows that belong into it."""
+    """The rows of one file that a commit writes again, into one or more new files. `file` is the index of the file;
+    None: only put rows are written. `puts` are the indexes of the put rows that belong into it."""
 
     file: int | None
     puts: Int64s

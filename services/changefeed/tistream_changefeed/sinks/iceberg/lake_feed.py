@@ -65,8 +65,8 @@ class LakeFeed:
             check_hosts([f"{catalog.hostname or ''}:{port}"], allowed.hosts)
 
     def plan(self, tables: Sequence[TableVersion]) -> FeedPlan:
-        """Plan the Iceberg tables and columns for the tables that exist. Raises InvalidRequest if a filter does not fit
-        a table, or if two tables would be written to one."""
+        """Plan the Iceberg tables and columns for the tables that exist. Raises InvalidRequest if the rules
+        include no table, a filter does not fit a table, or two tables would be written to one."""
         included = included_tables(self.config, tables)
         planned: list[PlannedTable] = []
         for version in included.sent:

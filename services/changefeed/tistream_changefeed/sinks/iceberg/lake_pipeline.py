@@ -70,7 +70,7 @@ class LakePipeline:
         return self.filter.includes(version)
 
     def created(self, versions: Sequence[TableVersion]) -> tuple[Mark, ...]:
-        """The order to the sink to create these tables, before their rows."""
+        """Make the mark that orders the sink to create these tables before their rows are written."""
         return (NewTables(tuple(versions)),)
 
     @property
@@ -106,9 +106,10 @@ class LakePipeline:
         return Encoded(rows, lambda part: part, letters=tuple(letters))
 
     def _sent(self, batch: RowBatch) -> tuple[RowBatch, list[DeadLetter]]:
-        """The events of a batch that are sent, and the dead letters of the others: those that a person has named and,
-        if the configuration says so, those that a table cannot have. Of these, a row whose key a table can have is sent
-        by itself. Raises TableFailed."""
+        """The events of a batch that are sent, and the dead letters of the others: those that a person has
+        named and, if the configuration says so, those with a row that the mirrored table cannot have because of
+        its key. If the table can have one of the two rows of such an update, that row is sent. Raises
+        TableFailed."""
         sent, letters = without_skipped(batch, self.skips)
         lost = lost_keys(sent) if self.mirrors else None
         if lost is None or not lost.columns:

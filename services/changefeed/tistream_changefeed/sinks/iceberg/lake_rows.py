@@ -85,7 +85,8 @@ def _changes(batch: RowBatch, lake: LakeSchema, kind: pa.Schema) -> pa.Table:
 
 
 def truncate_row(lake: LakeSchema, commit_ts: int, start_ts: int, schema_version: int) -> pa.Table:
-    """Build the row of a table of changes that stands for a TRUNCATE. Its columns of the table are null."""
+    """Build the row of a table of changes that stands for a TRUNCATE. The columns of TiDB's table are null in
+    it."""
     values = {
         COMMIT_TIME: pa.array([(commit_ts >> _PHYSICAL_SHIFT) * 1_000]).cast(pa.timestamp("us", "UTC")),
         COMMIT_TS: pa.array([commit_ts]),
@@ -120,9 +121,9 @@ def table_rows(columns: Sequence[Column], rows: pa.RecordBatch, lake: LakeSchema
 
 @dataclass(frozen=True, slots=True)
 class LostKeys:
-    """The events of a batch whose key has a date that no calendar has: its value would be null, and two rows might have
-    one key. `columns`: the name of that column, by the index of the event. `old`, `new`: whether the old and the new
-    row of each event has such a key."""
+    """The events of a batch whose key has a date that no calendar has: its value would be null, and two rows might
+    have one key. `columns`: the name of the column with this date, by the index of the event. `old`, `new`: for
+    each event of the batch, whether its old and its new row have such a key."""
 
     columns: Mapping[int, str]
     old: Bools
@@ -153,10 +154,11 @@ def lost_keys(batch: RowBatch) -> LostKeys:
 
 
 def replaced_keys(net: TableNet, *, inserts: bool) -> Iterator[pa.Table]:
-    """The keys of the rows that a commit of a net change deletes from the mirrored table: the key columns, in the types
-    of the Iceberg table. `inserts`: an earlier release may have written the table. If a key may have a date that no
-    calendar has, those of inserts are then among them: an update from such a key is an insert, and that release has
-    left the row there that had the new key before."""
+    """Yield tables with the keys of the rows that a commit of a net change deletes from the mirrored table: the key
+    columns, in the types of the Iceberg table. `inserts`: an earlier release may have written the table, which did
+    not delete a row that was updated to a key with a date that no calendar has. A later update from such a key is
+    an insert, and may have the key of the row that was left. So if a key column may have such dates, the keys of
+    inserts are yielded, too."""
     dated = inserts and any(map(has_times, net.handle))
     for rows in (net.deletes, net.updates, *([net.inserts] if dated else [])):
         if rows.num_rows:

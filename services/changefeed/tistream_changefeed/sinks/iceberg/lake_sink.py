@@ -131,7 +131,7 @@ class LakeSink:
             raise
 
     def close(self) -> None:
-        """Forget the rows that are not committed."""
+        """Forget the rows that are not committed, and close the connections to the catalog."""
         self._pending, self._spilled, self._since_ms = Pending(), [], None
         self._lake.close()
 
@@ -192,7 +192,8 @@ class LakeSink:
                          "a larger file-size, or mode=changelog")  # fmt: skip
 
     def _due(self, progress: Progress) -> bool:
-        """Whether the window ends here, where a commit_ts ends."""
+        """Whether the rows that were collected are committed now. `progress` lies between two commit_ts. They
+        are committed after the flush interval, above a number of bytes, and at the feed's end."""
         assert self._since_ms is not None
         end_ts = self._order.end_ts
         return (

@@ -252,7 +252,7 @@ class LakeTables:
     # ---- commits
 
     def is_whole(self, table: LakeTable) -> bool:
-        """Whether no release has written a table that leaves rows of lost keys, as LakeTable.is_whole."""
+        """Whether only releases have written a table that delete the rows of lost keys (LakeTable.is_whole)."""
         return table.is_whole(self._order.tenant)
 
     def commit(

@@ -21,8 +21,9 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 @dataclass(frozen=True, slots=True)
 class LakeTarget:
     """The tables of a feed. `where` names the catalog in errors. `namespace` is a pattern: a dot separates levels.
-    `file_bytes`: the size of files before compression. `delta_share`: the percentage of a table's changed files whose
-    changes wait in a delta; 0: the feed has no deltas."""
+    `file_bytes`: the size of files before compression. `delta_share`: changes of a table wait in a delta until
+    their rows are more than this percentage of the rows of the files that they change; 0: the feed has no
+    deltas."""
 
     where: str
     namespace: str = DATABASE

@@ -65,7 +65,9 @@ class KafkaSink:
         return self._target.where
 
     def open(self) -> tuple[Progress | None, Mapping[str, Mapping[int, int]]]:
-        """Fence earlier holders. Then read the shard's progress, and the end offsets of the topics that it names."""
+        """Implement Sink.open. Creates the topic of the sink URI and that of the progress records if they do
+        not exist. Earlier holders are fenced only with exactly-once delivery. Raises FeedFailed, for example
+        fenced if a newer holder has written progress."""
         self._topics.partitions(self._target.topic)
         self._topics.ensure_progress()
         # A holder whose shard was given away does not disturb the new one by fencing it. The transaction that a killed
@@ -98,7 +100,8 @@ class KafkaSink:
         return there, progress.kept_ends(there, self._topics.ids(written), found_ends)
 
     def partitions(self, topic: str) -> int:
-        """Return the number of partitions of a topic. Creates the topic if it does not exist."""
+        """Return the number of partitions of a topic that are written. Creates the topic if it does not
+        exist."""
         return self._topics.partitions(topic)
 
     def topics(self) -> Mapping[str, int]:
@@ -125,7 +128,9 @@ class KafkaSink:
         """Implement Sink.held_by: an error says what a call waits for."""
 
     def write(self, transaction: Transaction) -> bool:
-        """Make a transaction durable: all of it, or nothing. Returns True."""
+        """Implement Sink.write. Returns True. With exactly-once delivery, all of a transaction becomes durable,
+        or nothing. With at-least-once delivery, the progress is written after the messages; after a failure,
+        some messages may be there without it."""
         rows = cast(Outgoing, transaction.rows)  # no other payloads and marks are made for a Kafka feed
         marks = cast(tuple[SentMessage, ...], transaction.marks)
         self._check_sizes(rows)
@@ -169,7 +174,7 @@ class KafkaSink:
         producer.flush(_CLOSE_S)
 
     def _stored(self, *, wait: bool) -> Mapping[int, Progress]:
-        """The progress of every shard that the feed has had, by number."""
+        """The progress of every shard that the feed has had, by number. `wait`: as in StoredProgress.read."""
         stored = StoredProgress(self._target, self._order, range(SHARDS_MAX), self._clock, self._clients)
         return stored.read(self._progress_end(), wait=wait)
 

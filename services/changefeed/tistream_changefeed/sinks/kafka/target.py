@@ -50,8 +50,8 @@ class KafkaTarget:
 
 
 def transactional_id(order: Order) -> str:
-    """The transactional id of a shard's producer. By it the broker fences the previous holder. Two feeds never share an
-    id."""
+    """The transactional id of a shard's producer, by which the broker fences the previous holder: the ids of the
+    cluster, the tenant and the feed and the number of the shard, with hyphens between them."""
     return f"tistream-{order.tenant.cluster_id}-{order.tenant.tenant_id}-{order.feed_id}-{order.shard}"
 
 

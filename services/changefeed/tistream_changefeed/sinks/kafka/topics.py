@@ -94,8 +94,8 @@ class Topics:
         return [topic for topic in topics if topic in counts]
 
     def small(self, topics: Iterable[str]) -> dict[str, int]:
-        """The topics whose max.message.bytes is below `max-message-bytes`, each with its max.message.bytes. Only
-        existing ones among the first SMALL_MAX of `topics` are checked."""
+        """The topics whose max.message.bytes is below `max-message-bytes`, each with its max.message.bytes.
+        Only the first SMALL_MAX of those `topics` that exist are checked."""
         counts = self._counts()
         there = [topic for topic in topics if topic in counts][:SMALL_MAX]
         found = {topic: self._largest(topic) for topic in there}

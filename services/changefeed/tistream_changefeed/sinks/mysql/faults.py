@@ -23,8 +23,9 @@ _DEPRECATED = 1287  # of MySQL 8, for each VALUES() in INSERT … ON DUPLICATE K
 
 
 def fault_of(code: int | None) -> Fault:
-    """Convert an error number to a Fault. None and the numbers of the client (2000 to 2999) mean that the server has
-    not answered, so the statement is retried."""
+    """Convert an error number to a Fault. None, 0 and the numbers of the client (2000 to 2999) mean that the server
+    has not answered, so the statement is retried, except for refused logins. A number that is not known here means
+    a refused statement."""
     if code in _AGAIN:
         return "again"
     if code in _REFUSED:

@@ -39,7 +39,7 @@ class OpenFiles:
         return bool(self._open)
 
     def add(self, rows: PlacedRows, directories: Sequence[str]) -> Iterator[EndedFile]:
-        """Add rows. `directories[i]` is the directory of `rows.places[i]`. Yields the files that are full, each as
+        """Add rows. `directories[i]` is the directory of `rows.places[i]`. Yields the files that end, each as
         (directory, rows)."""
         filled = np.cumsum(rows.sizes)
         start = done = 0

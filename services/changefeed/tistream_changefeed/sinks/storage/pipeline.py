@@ -59,7 +59,8 @@ class StoragePipeline:
         return self.filter.read
 
     def scan(self, source: ScanSource, scope: Scope, start: Position, high: int, budget: Budget) -> Scan:
-        """Begin a scan of a tenant's rows from `start` to the commit_ts `high`."""
+        """Begin a scan of a tenant's events after the position `start`, up to the commit_ts `high`
+        (inclusive)."""
         numbered = self.target.format.numbered
         return Scan(source, scope, start, high, budget, numbered=numbered, moving=self.splitting)
 

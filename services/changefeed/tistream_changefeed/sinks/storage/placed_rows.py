@@ -16,8 +16,9 @@ from tistream_changefeed.fingerprints.fingerprint import Fingerprints, by_table
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """The place that rows go to, which is one directory: the version of their table, the physical id of their partition
-    (None: the table has no partitions), and the directory level of their date, which may be empty."""
+    """The place that rows go to, which is one directory: the version of their table, the physical id of their
+    partition (None: the table has no partitions, or these have no directories), and the directory level of their
+    date, which may be empty."""
 
     version: TableVersion
     partition: int | None

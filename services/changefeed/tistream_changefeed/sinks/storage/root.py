@@ -38,8 +38,8 @@ class SinkRoot:
         return self.known
 
     def put_metadata(self, content: bytes, beaten: Callable[[], None]) -> None:
-        """Replace `metadata`, if it is as this object has read or put it last. If another writer has replaced it since,
-        `beaten` is called, which reads it and raises FeedFailed."""
+        """Replace `metadata`, if it is as this object has read or put it last. If another writer has replaced
+        it since, `beaten` is called, which may raise a more exact FeedFailed, and then FeedFailed is raised."""
         with self._asking(METADATA):
             if not self._replaced(METADATA, content, self._read):
                 beaten()

@@ -80,7 +80,8 @@ class LakeThere:
         return None
 
     def rows(self, table: LakeTable, row_filter: str = "true") -> Iterator[pa.Table]:
-        """The rows of a table that a filter in Iceberg's syntax chooses, in parts."""
+        """Yield the rows of a table, merged with those of its delta, in parts. `row_filter`: a filter in
+        Iceberg's syntax; it must not be given for a table with a delta."""
         kind, delta = arrow_schema(table.schema.schema), self._deltas.get(table.identifier)
         base: int | None = None
         with self.lake.asking(self.lake.named(table.identifier)):
@@ -159,7 +160,8 @@ class LakeThere:
 
 
 def since_of(table: LakeTable) -> int | None:
-    """The ts from which on a table has the changes of its table in TiDB; None if an earlier release has created it, and
-    stored no such ts. A table that the feed includes later than others has no earlier ones."""
+    """The ts above which an Iceberg table has the changes of its table in TiDB. It is that of the feed, or a later
+    one if the feed has included the table later. None if an earlier release has created the table, and stored no
+    such ts."""
     text = table.table.properties.get(SINCE, "")
     return int(text) if text.isdecimal() else None

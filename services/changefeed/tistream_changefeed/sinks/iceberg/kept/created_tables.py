@@ -20,9 +20,10 @@ class CreatedTables:
         self.moving: Sequence[Identifier] = ()
 
     def check(self, identifier: Identifier, uuid: str | None) -> None:
-        """Check that the table which the feed created as `identifier` still has this name, or was renamed by the DDL in
-        progress; then remember its new name. `uuid`: the id of the table that has the name now; None if no table has
-        it. Raises FeedFailed if another program has dropped, renamed or replaced the table."""
+        """Check that the table which the feed created as `identifier` still has this name, or has lost it by
+        the DDL in progress. A table that this DDL has renamed is recorded under its new name; one that was set
+        aside is forgotten. `uuid`: the id of the table that has the name now, which is recorded too; None if no
+        table has it. Raises FeedFailed if another program has dropped, renamed or replaced the table."""
         for lost in self.known.at(identifier) - {uuid}:
             place = self._place_of(lost, identifier)
             if place in self.moving:

@@ -12,12 +12,9 @@ from tistream_changefeed.sinks.iceberg.marks import Told
 
 
 def branch(newest: int | None, snapshots: Sequence[Snapshot]) -> list[Told]:
-    """Follow a branch from the snapshot with the id `newest` through its parents. Returns the snapshots, newest
-    first, up to the first id that `snapshots` does not have.
-
-    `snapshots` may have several entries with the same id. The first entry that names a parent counts, because some
-    programs that expire a snapshot remove its id from the entry of its child.
-    """
+    """What the snapshots of one branch show, newest first: from the snapshot with the id `newest` back from parent
+    to parent, as far as `snapshots` have them. An earlier entry of one id may lack its parent, because some
+    programs remove the id of a snapshot that expires from the next one."""
     known: dict[int, Snapshot] = {}
     for one in snapshots:
         if one.snapshot_id not in known or known[one.snapshot_id].parent_snapshot_id is None:
@@ -40,8 +37,8 @@ def earlier(table: Table) -> Iterator[Snapshot]:
 
 
 def has_file_of(table: Table, sequence: int) -> bool:
-    """Whether the table has a data file of this commit or an earlier one, so that its rows have not begun anew
-    since."""
+    """Whether the table has a data file of the commit with the number `sequence` or of an earlier one. If it has,
+    its rows have not begun anew since that commit."""
     snapshot = table.metadata.current_snapshot()
     return snapshot is not None and any(
         one.sequence_number is not None and one.sequence_number <= sequence

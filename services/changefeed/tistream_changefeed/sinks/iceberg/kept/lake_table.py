@@ -57,8 +57,8 @@ class LakeTable:
         return None if self.marks is None else self.marks.loaded
 
     def is_whole(self, tenant: TenantKey) -> bool:
-        """Whether no release has written the table that leaves rows of lost keys (lake_rows.py, `replaced_keys`). Such
-        a release sets neither SINCE nor WHOLE."""
+        """Whether only releases have written the table that delete the rows of lost keys (lake_rows.py,
+        `replaced_keys`). A release that leaves such rows sets neither SINCE nor WHOLE."""
         properties, marks = self.table.properties, self.marks
         whole = properties.get(WHOLE)
         if whole is not None and marks is not None and whole != marks.texts(tenant)[CURSOR]:

@@ -106,7 +106,8 @@ class DurableLog:
         return run.entries
 
     def begin(self) -> list[LogObject]:
-        """Write object 1 from the tenant's schema_snap. Raises NotFoundYet; CorruptObject if schema_snap is damaged."""
+        """Write object 1 from the tenant's schema_snap. Returns and raises the same as `append`; also raises
+        NotFoundYet if there is no schema_snap, and CorruptObject if it is damaged or too large."""
         assert self.number == 0
         key = layout.schema_snap(self.tenant)
         snapshot = parse_snapshot(key, self._snapshot(key))
@@ -114,8 +115,8 @@ class DurableLog:
         return self._put(LogObject(self.tenant, 1, low_ts, high_ts, self.nonce, snapshot.records))
 
     def _snapshot(self, key: str) -> Iterator[bytes]:
-        """Read schema_snap in pieces. Raises NotFoundYet; CorruptObject if it is too large, or changes while it is
-        read."""
+        """Read schema_snap in pieces. Raises NotFoundYet, Unavailable; CorruptObject if it is too large, or changes
+        while it is read."""
         data, size = self.objects.get_tail(key, PIECE_BYTES)
         if size == len(data):
             yield data
@@ -134,27 +135,28 @@ class DurableLog:
 
         Returns the objects after the last known one: the new object, or those that another process has put first
         (beginning with a base, if older objects were deleted already). Raises Unavailable if it stays unknown whether
-        the object was written; the same records may then be appended again.
+        the object was written; the same records may then be appended again. Raises CorruptObject if an object that
+        another process has put, or the floor, is damaged.
         """
         assert self.number > 0
         assert high_ts > self.high_ts
         return self._put(LogObject(self.tenant, self.number + 1, self.high_ts, high_ts, self.nonce, records))
 
     def append_base(self, high_ts: int, head: BaseHead, records: tuple[Record, ...]) -> list[LogObject]:
-        """Write a base that restates everything up to self.high_ts, and has no new records up to high_ts. Returns and
-        raises the same as `append`."""
+        """Write a base that restates everything up to self.high_ts, and has no new records up to high_ts. `head` and
+        `records` are the result of TenantSchema.rebased. Returns and raises the same as `append`."""
         assert self.number > 0
         assert head.base_ts <= self.high_ts <= high_ts
         return self._put(LogObject(self.tenant, self.number + 1, self.high_ts, high_ts, self.nonce, records, head))
 
     def raise_floor(self) -> None:
         """Set the floor to the newest base, at which readers begin from now on. Once this returns, objects below it may
-        be deleted. Raises Unavailable."""
+        be deleted. Raises CommitConflict, CommitStateUnknown or Unavailable: the caller may try again."""
         self._log.raise_floor(self.base)
 
     def collect(self, below: int) -> int:
         """Delete every object with a number below `below`, which must be a present or former floor. Returns the number
-        of deleted objects."""
+        of deleted objects. Raises Unavailable; some objects may have been deleted then."""
         assert below <= self.floor
         end, keys = layout.schema_log(self.tenant, below), list[str]()
         for info in self.objects.list_after(layout.schema_log_prefix(self.tenant)):

@@ -27,7 +27,8 @@ class SchemaTask:
 
 
 class ReportedProgress(Protocol):
-    """What a sorter reports of a task: `progress_ts`, and the number of the manifest on which this progress rests."""
+    """What a sorter reports of a task: the epoch under which it holds the task, the task's `progress_ts`, and the
+    number of the manifest on which this progress rests."""
 
     @property
     def task_epoch(self) -> int: ...

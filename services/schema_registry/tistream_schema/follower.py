@@ -73,10 +73,12 @@ class SchemaFollower:
         return True
 
     def step(self, route: TenantRoute, statuses: Mapping[int, ReportedProgress]) -> bool:
-        """Read the newly committed rows. Returns whether resolved_ts has risen.
+        """Read the newly committed rows, write their records to the log, and apply them. Returns whether resolved_ts
+        has risen.
 
         `statuses`: the sorters' answers by task, requested *before* this call, because a promise counts only once every
-        manifest that it rests on has been read.
+        manifest that it rests on has been read. Damaged data becomes a hold of the tenant, and after an InvariantBroken
+        all later calls do nothing. Raises Unavailable, KeyUnusable.
         """
         if self._broken or (self._schema.resolved_ts is None and not self.load()):
             return False
@@ -122,7 +124,8 @@ class SchemaFollower:
             self._snapshot_ms = None
 
     def _covered(self, tasks: Sequence[SchemaTask], promises: Mapping[int, TaskPromise]) -> int:
-        """The ts up to which the manifests that were read have every row of these tasks."""
+        """Read the tasks' newer manifests, and remember the logs of the tasks that hold schema keys. Returns the ts up
+        to which these manifests have every row of the schema's keys."""
         covers: list[LogSpan] = []
         for task in tasks:
             promise = promises.get(task.task_id)
@@ -173,7 +176,8 @@ class SchemaFollower:
         return resolved_ts
 
     def _keep_log(self) -> None:
-        """Write the log, or delete its old objects, where that is due although no schema has changed."""
+        """Do the maintenance of the log that is due although no schema has changed: write the progress, write a base,
+        raise the floor, delete old objects."""
         now_ms, resolved_ts = self._now_ms(), self._resolved_ts()
         if resolved_ts > self._durable.high_ts and self._keeper.progress_due(now_ms):
             self._append(resolved_ts, ())

@@ -16,8 +16,8 @@ class PollPace:
         self._pause_ms = busy_ms
 
     def answered(self, asked_ms: int, now_ms: int, *, moved: bool) -> int:
-        """Record an answer to the request of `asked_ms`, and whether any task had advanced. Returns the pause until the
-        next request, in milliseconds."""
+        """Record that the request which began at `asked_ms` has ended at `now_ms`, with an answer or without, and
+        whether any task had advanced (`moved`). Returns the pause until the next request, in milliseconds."""
         if moved:
             self._moved_ms = now_ms
         longer_ms = min(self._pause_ms * 2, max(self._busy_ms, self._idle_ms))

@@ -20,12 +20,13 @@ _COLUMNS = ("table_id", "commit_ts", "start_ts", "key", "op", "value", "old_valu
 def schema_rows(
     objects: ObjectStore, logs: Iterable[TaskLog], window: Window, footers: FooterCache
 ) -> tuple[list[MetaRow], int]:
-    """Read the rows of the window. Returns them in (commit_ts, start_ts, key) order, and the number of segments that
-    were read.
+    """Read the rows of the schema's keys with low < commit_ts <= high of the `window`, from the segments that the
+    tasks' `logs` name. Returns them in (commit_ts, start_ts, key) order, and the number of segments that were read.
 
     Raises:
         NotFoundYet: a segment was deleted after a compaction; refresh the logs and read again.
         CorruptObject: a segment is damaged.
+        Unavailable: the object store does not answer.
     """
     rows: list[MetaRow] = []
     # Each segment is read once, although tasks that continue a sealed one list the same segments.

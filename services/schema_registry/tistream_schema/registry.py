@@ -108,12 +108,13 @@ class Registry:
         return "the meta server has not sent the routes yet" if self._route_version < 0 else None
 
     def follow_routes(self) -> None:
-        """Loop body: fetch the next route table by one long poll."""
+        """Loop body: fetch the next route table by one long poll, and apply it. Raises Unavailable."""
         wait_ms = self._options.route_wait_ms if self._route_version >= 0 else 0
         self.apply_routes(self._meta.routes(self._route_version, wait_ms))
 
     def apply_routes(self, table: RouteTable) -> None:
-        """Start and stop loops, so that exactly the tenants of the table have a loop."""
+        """Start and stop loops, so that every tenant of the table that is not being erased has a loop, and every sorter
+        that serves a task with schema keys. A tenant whose route has changed is woken."""
         self._keys.update(table.kms_key_ids())
         routes = {TenantKey(route.cluster_id, route.tenant_id): route for route in table.tenants if not route.erasing}
         with self._lock:

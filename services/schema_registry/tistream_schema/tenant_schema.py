@@ -24,8 +24,8 @@ _WAIT_SLICE_S = 0.25
 class LogRead:
     """The result of one read of the schema log. `log_id` identifies the log: record numbers of logs with different ids
     have nothing in common. `lines`: the records after number `after`, as lines of JSON. `next_after`: the number of the
-    last of them. `more`: whether there are further records now. `begins`: the reader must drop its earlier records,
-    because the log was restated."""
+    last of them, or `after` if `lines` is empty. `more`: whether there are further records now. `begins`: the reader
+    must drop its earlier records, because the log was restated."""
 
     log_id: str
     snapshot_ts: int
@@ -40,8 +40,9 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the schema log: the number of records that are kept, the number of records ever added, the number of the
-    newest object (`log_objects`), and the ts up to which it has the history (`durable_ts`)."""
+    """Sizes of the schema log. `records`: the number of records that are kept. `records_ever`: the number of the newest
+    record, which counts dropped ones, too. `log_objects`: the number of the newest object. `durable_ts`: the ts up to
+    which the log has the history with that object."""
 
     records: int
     records_ever: int
@@ -50,8 +51,8 @@ class Sizes:
 
 
 class TenantSchema:
-    """The schema of one tenant: its history, its numbered records, and the holds (reasons why it does not advance).
-    Thread-safe: every method takes the lock."""
+    """The schema of one tenant: its history, its numbered records, and the holds (reasons why it does not advance). Any
+    thread may read it; only the tenant's loop may call `apply`, `advance`, `rebased` and `set_holds`."""
 
     def __init__(self, tenant: TenantKey) -> None:
         self.tenant = tenant
@@ -141,7 +142,8 @@ class TenantSchema:
         self._history, self._log_id = history, base.log_id
 
     def rebased(self, base_ts: int) -> tuple[BaseHead, tuple[Record, ...]]:
-        """Build a base as of `base_ts` from all records that were read from the log. `base_ts` must lie in the known
+        """Build a base as of `base_ts` from all records that were read from the log. Returns its head, and its records:
+        those that restate the schema as of `base_ts`, then the records above it. `base_ts` must lie in the known
         history. Only the one thread that writes the log may call it."""
         with self._changed:
             history, kept = self._history, self._records
@@ -156,7 +158,8 @@ class TenantSchema:
         return head, (*early, *records[at:])
 
     def advance(self, resolved_ts: int) -> None:
-        """Raise resolved_ts, because no record lies between the last one applied and `resolved_ts`."""
+        """Raise resolved_ts to `resolved_ts`, because no further record lies at or below it. Does nothing if it is not
+        higher."""
         with self._changed:
             assert self._history is not None
             if resolved_ts > self._history.resolved_ts:
@@ -187,13 +190,13 @@ class TenantSchema:
         stopping: Callable[[], bool],
         now_ms: Callable[[], int],
     ) -> LogRead:
-        """The records after number `after`. Waits up to `wait_ms` for a record, or for a resolved_ts above the known
-        one.
+        """The records after number `after`. Waits up to `wait_ms` for a record, or for a resolved_ts above
+        `known_resolved_ts`; the wait also ends once `stopping` returns True. `now_ms`: the monotonic clock.
 
         If some of those records are not kept any more, the answer has all records that are kept and sets `begins`: the
         reader must drop its earlier records. A reader that has read a part of a base (as of `known_base_ts`) gets the
         rest, unless the log was restated again. An `after` beyond the end is from another log; the reader sees that by
-        the answer's log_id. Raises the errors of `reading`.
+        the answer's log_id. Raises Unavailable while the snapshot has not been read.
         """
         until = now_ms() + wait_ms
         with self._changed:

@@ -47,8 +47,7 @@ def list_stores(
     cluster_id: Annotated[str | None, Query()] = None,
     tenant_id: Annotated[str | None, Query()] = None,
 ) -> StoreList:
-    """List the status of each store that this dispatcher reads or will read: its chains, and what it waits for.
-    `cluster_id` and `tenant_id`, if they are given, restrict the list to that cluster and tenant."""
+    """List the status of every store that this dispatcher reads or will read: its chains, and what it waits for."""
     driver: TenantDriver = request.app.state.driver
     return driver.stores(cluster_id, tenant_id)
 

@@ -81,12 +81,13 @@ class Delivery:
             link.sync_ms = 0
 
     def leave(self, store_id: int) -> None:
-        """Forget a store, because another dispatcher reads it from now on."""
+        """Forget that sorters did not accept files of a store, because another dispatcher reads it from now on."""
         for link in self._links.values():
             link.resumed(store_id)
 
     def sync(self) -> None:
-        """Request the positions from each sorter for which that is due, and store them."""
+        """Request the positions from each sorter for which that is due, and store them. The positions of a task that
+        its sorter does not hold become unknown. An error is recorded for its sorter, which is asked again later."""
         for link in self._links.values():
             if self._clock.monotonic_ms() < link.sync_ms:
                 continue

@@ -15,8 +15,9 @@ FILES_MAX = 32  # files whose arrival times are recorded
 
 @contextmanager
 def delivery_trace(tenant: TenantKey, files: Sequence[RoutedFile], tasks: int) -> Iterator[Span]:
-    """A context manager around the sending of a batch. Its trace span begins with the arrival of the oldest file, and
-    ends when the sorter has received the batch. A batch that is sent again has another span."""
+    """A context manager around the sending of a batch, which `tasks` tasks get. Its trace span begins with the arrival
+    of the oldest file, and ends when the sorter has received the batch or the request has failed. A batch that is sent
+    again has another span."""
     began_ns = min(file.ref.arrived_ms for file in files) * 1_000_000
     sent: Attributes = {"tistream.tenant": str(tenant), "tistream.files": len(files), "tistream.tasks": tasks}
     with trace.root("dispatch", began_ns=began_ns, attributes=sent) as span:

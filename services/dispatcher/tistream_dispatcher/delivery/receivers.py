@@ -26,7 +26,8 @@ class FilePlace:
 
 
 def positions_of(received: Mapping[int, Iterable[Chain]]) -> dict[int, tuple[ChainPosition, ...]]:
-    """Convert positions from the form of HTTP messages."""
+    """Convert positions from the form of HTTP messages. Returns by store the position in each of its chains, ordered by
+    the chains' first ts."""
     return {
         store: tuple(sorted((ChainPosition(chain.first_ts, chain.at_ts) for chain in chains), key=lambda c: c.first_ts))
         for store, chains in received.items()
@@ -46,7 +47,9 @@ class DurableState:
 @dataclass(slots=True)
 class Receivers:
     """The positions of a tenant's tasks, in each chain of each store. No file is sent to a task whose positions are not
-    known yet. `received`: by task and store. `flushed`: flushed_ts, by task. `durable`: by task."""
+    known yet. `received`: by task and store, the positions of the files that the task's sorter has received. `flushed`:
+    by task, its flushed_ts. `durable`: by task, the files that its newest manifest needs, if its sorter has reported
+    them."""
 
     received: dict[int, dict[int, tuple[ChainPosition, ...]]] = field(default_factory=dict)
     flushed: dict[int, int] = field(default_factory=dict)
@@ -71,7 +74,7 @@ class Receivers:
             self.durable.pop(task_id, None)
 
     def forget(self, task_id: int) -> None:
-        """Forget the task's positions, because they are not known any more."""
+        """Forget the task's positions and the files that its manifest needs, because they are not known any more."""
         self.received.pop(task_id, None)
         self.durable.pop(task_id, None)
 
@@ -83,7 +86,7 @@ class Receivers:
         self.durable = {task: durable for task, durable in self.durable.items() if task in wanted}
 
     def needs(self, task_ids: Iterable[int]) -> list[TaskNeeds | None]:
-        """For each task, the files that it would need after a crash; None for a task of which nothing is known."""
+        """For each task, the files that it would need after a crash; None for a task of which that is not known."""
         return [self._needs(task_id) for task_id in task_ids]
 
     def _needs(self, task_id: int) -> TaskNeeds | None:

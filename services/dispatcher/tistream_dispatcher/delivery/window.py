@@ -84,8 +84,8 @@ class FileWindow:
         self._bytes = sum(file.bytes for file in files)
 
     def batch(self, tasks: Iterable[int], receivers: Receivers, stalled: set[int]) -> tuple[RoutedFile, ...]:
-        """Select the oldest files that some of `tasks` lack, within the limits of a batch. They stay in the window.
-        Files of `stalled` stores are left out."""
+        """Select the oldest files that some of `tasks` lack, within the limits of a batch, which only a single file may
+        exceed. They stay in the window. Files of `stalled` stores are left out."""
         wanted = list(tasks)
         out: list[RoutedFile] = []
         size = 0

@@ -28,6 +28,6 @@ class AnnouncedFiles:
         self._stamps.setdefault(store_id, set()).update(sorted(stamps)[-KEPT_STAMPS:])
 
     def pop_all(self) -> dict[int, set[int]]:
-        """Remove and return all announcements."""
+        """Remove all announcements. Returns the ts of the announced files by store."""
         found, self._stamps, self._count = self._stamps, {}, 0
         return found

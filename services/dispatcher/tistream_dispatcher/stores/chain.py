@@ -76,8 +76,9 @@ class ChainHold:
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
     """A set of files of one store that were read and that no reader needs again; `ts in read` says whether a file
-    belongs to it. It stays true while the store is read on, but not if the store is read again from an earlier
-    position."""
+    belongs to it. No file above `through` belongs to it. Of the files up to `through`, those at or below `since` belong
+    to it, and above `since` those in `routed`. The set stays true while the store is read further, but not if the store
+    is read again from an earlier position."""
 
     through: int
     since: int  # files up to this ts are not remembered one by one
@@ -137,8 +138,8 @@ class StoreChains:
         return ts in self._waiting or ts in self._damaged
 
     def with_same_prev(self, ts: int) -> list[int]:
-        """All waiting files that name the same predecessor as the waiting file `ts`, including that file. More than one
-        of them breaks the chain."""
+        """All waiting files that name the same predecessor as the file `ts`, including that file. More than one of them
+        breaks the chain. Only `ts` itself if it does not wait."""
         file = self._waiting.get(ts)
         return [ts] if file is None else [rival.ts for rival in self._with_prev(file.prev_ts)]
 
@@ -147,7 +148,8 @@ class StoreChains:
         return len(self._waiting), self._waiting.keys()[-1] if self._waiting else 0
 
     def see(self, file: SeenFile) -> None:
-        """Record that a file was read, perhaps after it had been damaged. It waits until it is next."""
+        """Record that a file was read, perhaps after it had been damaged. It waits until it is next; a file that its
+        chain does not need any more is ignored."""
         self.forget(file.ts)
         if self.must_read(file.ts):
             self._waiting[file.ts] = file
@@ -165,7 +167,7 @@ class StoreChains:
         self._settle()
 
     def forget(self, ts: int) -> None:
-        """Forget a waiting or damaged file that was deleted before it was routed to sorters."""
+        """Forget that a file waits or is damaged, for example because it was deleted. Does nothing for another file."""
         self._damaged.pop(ts, None)
         known = self._waiting.pop(ts, None)
         if known is not None:
@@ -354,8 +356,8 @@ class StoreChains:
                 break
 
     def _settle(self) -> None:
-        """Abandon older chains that are damaged or broken, and all files before the first chain if one of them is
-        damaged."""
+        """Abandon every chain but the newest that is damaged or broken, and with it the chains before it. Ignore all
+        files before the first chain if one of them is damaged."""
         for place in range(len(self._chains) - 2, -1, -1):
             if self._trouble(place) is not None:
                 self._ignore_below(self._chains[place + 1].first_ts)

@@ -93,12 +93,14 @@ class ListSchedule:
         self._expecting = expecting
 
     def announcements_lost(self) -> None:
-        """Record that announcements cannot be received at present, so that only LISTs find files."""
+        """Record that announcements cannot be received at present, so that only LISTs find files, and make the LISTs
+        due as `list_now` does."""
         self._announced = False
         self.list_now()
 
     def list_now(self) -> None:
-        """Make every LIST due at once."""
+        """Make every LIST due at once, except that a LIST of the stores' files waits for the end of the rest after the
+        last one."""
         self._poll_ms = self._discover_ms = 0
 
     def next_ms(self) -> int:

@@ -29,7 +29,8 @@ class ByteBudget:
         self._lock = new_lock()
 
     def reserve(self, count: int) -> bool:
-        """Reserve `count` bytes. Returns False if they do not fit, here or in the larger budget."""
+        """Reserve `count` bytes. Returns False if they do not fit, here or in the larger budget, or if this budget was
+        closed."""
         with self._lock:
             fits = not self._closed and self.used + count <= self._bytes_max
             if fits and (self._within is None or self._within.reserve(count)):
@@ -44,7 +45,8 @@ class ByteBudget:
                 self._give(count)
 
     def close(self) -> None:
-        """Release everything, and refuse further reservations. A thread that still reads may try to reserve."""
+        """Release everything, here and in the larger budget, and refuse further reservations. A thread that still reads
+        may try to reserve."""
         with self._lock:
             self._give(self.used)
             self._closed = True

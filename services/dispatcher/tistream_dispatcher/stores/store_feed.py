@@ -64,7 +64,8 @@ class StoreFeed:
         self._tail_bytes = TAIL_BYTES
 
     def rewind(self, positions: Iterable[ChainPosition]) -> None:
-        """Continue from earlier positions, because some task has lost later files."""
+        """Begin again at `positions`, and forget the files that wait. The positions may be lower, because a task has
+        lost files or the tasks have changed, or higher, because another dispatcher has read the store further."""
         self.chains = StoreChains(positions)
         self._ahead.clear()
         self._arrived.clear()
@@ -77,8 +78,9 @@ class StoreFeed:
     # -- finding files ---------------------------------------------------------------------------------------------
 
     def announced(self, stamps: Iterable[int]) -> bool:
-        """Read those of the announced files that are not known yet; `stamps` are their ts. Returns whether any of them
-        exists. A file that does not exist yet is found by a later LIST."""
+        """Read those of the announced files that are not known yet; `stamps` are their ts. Returns whether any of these
+        exists. A file that does not exist yet is found by a later LIST. Raises Unavailable; InvalidRequest if a link
+        leads out of the store's directory."""
         return self._look(sorted(stamps))
 
     def lacks(self, stamps: Iterable[int]) -> bool:
@@ -86,7 +88,8 @@ class StoreFeed:
         return any(self._is_new(ts) for ts in stamps)
 
     def poll(self) -> bool:
-        """LIST new files and read them, at most READS_MAX. Returns whether there were any. Raises Unavailable."""
+        """LIST new files and read them, at most READS_MAX. Returns whether any of them exists. Raises the errors of
+        `announced`."""
         now_ms = self._clock.monotonic_ms()
         prefix = layout.change_file_prefix(self._tenant, self.store_id)
         start = layout.change_file(self._tenant, self.store_id, self._list_after(now_ms))
@@ -107,7 +110,7 @@ class StoreFeed:
 
     def retry(self) -> bool:
         """Read again the files that could not be read and are due, and check whether the files that break the chain
-        still exist. Returns whether a file was due."""
+        still exist. Returns whether a file that could not be read was due. Raises the errors of `announced`."""
         now_ms = self._clock.monotonic_ms()
         due = self._suspects.due(now_ms)
         for ts in due:
@@ -185,8 +188,9 @@ class StoreFeed:
     # -- returning files -------------------------------------------------------------------------------------------
 
     def next_file(self) -> tuple[NextFile, ReadFile] | None:
-        """Return the next file in chain order, and read it if it is not in memory; None if no file is next. Raises
-        Unavailable. The file does not count against the budget, so there is always room for it."""
+        """Return the next file in chain order with its content, which is read if it is not in memory; None if no file
+        is next, or the next one cannot be read. The file does not count against the budget, so there is always room for
+        it. Raises the errors of `announced`."""
         while (ready := self.chains.ready()) is not None:
             ts = ready.file.ts
             file = self._ahead.pop(ts) or self._read_now(ts)

@@ -67,8 +67,9 @@ class Discovery:
             return self._found
 
     def note(self, store_ids: Iterable[int]) -> None:
-        """Add stores that the routes do not name, up to STORES_MAX in all. The limit exists because every store is read
-        in each pass, sent in every heartbeat, and stored by the meta server."""
+        """Add stores that the routes do not name, up to STORES_MAX in all, and call `report_now` if one of them is new.
+        The limit exists because every store is read in each pass, sent in every heartbeat, and stored by the meta
+        server."""
         with self._lock:
             unknown = frozenset(store_ids) - self._found
             new = frozenset(sorted(unknown)[: max(0, STORES_MAX - len(self._named) - len(self._found))])

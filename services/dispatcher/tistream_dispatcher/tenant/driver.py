@@ -184,7 +184,8 @@ class TenantDriver:
         ]
 
     def reports_nothing_new(self) -> bool:
-        """Whether the reports name the stores of the last call, each with a load below CALM_LOAD."""
+        """Whether the reports name the same stores as at the last call of this method, each with a load that is known
+        and below CALM_LOAD at both calls."""
         before = self._reported
         self._reported = now = {
             (one.cluster_id, one.tenant_id, one.store_id): one.load is not None and one.load < CALM_LOAD

@@ -101,12 +101,14 @@ class TenantFeed:
     # -- for other threads -----------------------------------------------------------------------------------------
 
     def set_route(self, version: int, tenant_route: TenantRoute, share: Share) -> None:
-        """Set the tenant's entry in a new route table, and this dispatcher's share of its stores."""
+        """Set the tenant's entry in a new route table, and this dispatcher's share of its stores. The next step uses
+        them."""
         with self._lock:
             self._new_route = (version, tenant_route, share)
 
     def announce(self, store_id: int, ts: int) -> None:
-        """Add the announcement of a file. The next step reads the file."""
+        """Add the announcement of a file. The next step reads the file; if there are too many announcements, it LISTs
+        instead."""
         with self._lock:
             self._list_at_once |= not self._announced.add(store_id, ts)
 
@@ -121,24 +123,25 @@ class TenantFeed:
         return True
 
     def list_now(self) -> None:
-        """Make the next step LIST everything at once, because announcements were lost."""
+        """Make all LISTs due at the next step, because announcements were lost."""
         with self._lock:
             self._list_at_once = True
 
     def announcements_lost(self) -> None:
-        """Record that announcements cannot be received: the next step LISTs at once, and later ones as often as without
+        """Record that announcements cannot be received: LISTs are due at the next step, and later as often as without
         announcements."""
         with self._lock:
             self._announcements_lost = True
 
     def status(self) -> tuple[tuple[StoreStatus, ...], tuple[Hold, ...]]:
-        """The status of each store, and the holds that belong to no single store, as of the last step."""
+        """The status of each store, with its own hold, and all other holds, as of the last step: for sorters that fail,
+        for stores that no dispatcher reads yet, and for failed actions on stores."""
         with self._lock:
             return self._status, self._holds
 
     def loads(self) -> dict[int, float | None]:
-        """The load in bytes per second of each store that is read; None if it is not known. Stores that were found and
-        have no dispatcher are included, with None."""
+        """The load in bytes per second of each store that is read; None if it is not known yet. Stores that were found
+        and have no dispatcher are included, with None."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             reported = {store_id: load.per_second(now_ms) for store_id, load in self._reported_loads.items()}
@@ -187,7 +190,8 @@ class TenantFeed:
 
     def _apply_share(self, share: Share) -> None:
         """Use a new share: stop reading the stores that another dispatcher has now. If this dispatcher gets new stores,
-        or must look for new ones, the next step LISTs at once."""
+        the positions of all tasks are requested first. If it must look for new stores from now on, LISTs are due at
+        once."""
         before, self._share = self._share, share
         for store_id in [store_id for store_id in self._stores if not share.reads(store_id)]:
             self._leave(store_id)

@@ -231,7 +231,8 @@ def _list_loops(
     claims: Claims,
     metrics: LoopMetrics,
 ) -> list[Loop]:
-    """The loops that look at lists of the meta server. What it writes, and a new route table, wake them."""
+    """Create the loops that look at lists of the meta server. All of them are woken when a heartbeat's answer says that
+    the meta server has written something, and when there is a new route table."""
 
     def follow_sources() -> int:
         driver.follow_sources()

@@ -78,7 +78,7 @@ class BackfillRunner:
     def step(self) -> bool:
         """Run one job for each running backfill. Returns whether any chunk was written. Errors of one backfill do not
         stop the others: a permanent error ends its backfill, and after a temporary error the work is repeated by the
-        next step."""
+        next step. Raises Unavailable if the list of backfills cannot be read."""
         worked = False
         rows = self.backfills.running()
         self.idle = not rows
@@ -169,8 +169,8 @@ class BackfillRunner:
 
     def _planned(self, row: BackfillRow) -> BackupPlan:
         """The plan of a backfill from a BR full backup. Every process computes the same plan, and the first one stores
-        it. Raises InvalidRequest if the backup is older than the tenant's snapshot, CorruptObject if another plan is
-        stored."""
+        it. Raises InvalidRequest if the backup is older than the tenant's snapshot or if a pattern of the request
+        matches no table, CorruptObject if another plan is stored."""
         key = _tenant(row), row.backfill_id
         if key not in self._plans:
             assert row.source.url is not None

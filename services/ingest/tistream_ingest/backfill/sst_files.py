@@ -44,7 +44,7 @@ class LocalPair:
 
 def fetch_pair(backup: ObjectStore, pair: SstPair, folder: Path) -> LocalPair:
     """Copy a pair of files from the backup's object store to an empty folder, and check them. Raises NotFoundYet,
-    CorruptObject."""
+    CorruptObject, Unavailable."""
     for file in (pair.write, pair.default):
         if file is not None:
             _fetch(backup, file, folder / f"{file.cf}.sst")

@@ -19,12 +19,9 @@ PUT_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class ChunksWritten:
-    """The result of writing the chunks of one unit of work: the number of chunks that this process wrote, their bytes,
-    and the number of chunks that existed already.
-
-    failed: the reason why chunks are missing; None if no chunk is missing. `retry`: whether the same work may succeed
-    later.
-    """
+    """The result of writing the chunks of one unit of work. `written`: the number of chunks that this process wrote.
+    `bytes`: their bytes. `there`: the number of chunks that existed already. `failed`: the reason why chunks are
+    missing; None if no chunk is missing. `retry`: whether the same work may succeed later."""
 
     written: int = 0
     bytes: int = 0
@@ -52,7 +49,8 @@ def put_once(objects: ObjectStore, key: str, body: bytes) -> bool:
 def put_chunk(
     objects: ObjectStore, identity: ChunkId, span: KeySpan, base_ts: int, rows: Iterable[pa.Table], done: ChunksWritten
 ) -> ChunksWritten:
-    """Encode a chunk, and create its object unless it exists. Returns `done` with this chunk added to the counts."""
+    """Encode a chunk, and create its object unless it exists. Returns `done` with this chunk added to the counts.
+    Raises the errors of `put_once`, and of reading `rows`."""
     body = write_chunk(rows, identity, span, base_ts)
     if put_once(objects, _key(identity), body):
         return ChunksWritten(done.written + 1, done.bytes + len(body), done.there)
@@ -60,7 +58,7 @@ def put_chunk(
 
 
 def chunk_exists(objects: ObjectStore, identity: ChunkId) -> bool:
-    """Whether the object of a chunk exists."""
+    """Whether the object of a chunk exists. Raises Unavailable."""
     try:
         objects.head(_key(identity))
     except NotFoundYet:

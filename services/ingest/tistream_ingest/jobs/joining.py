@@ -70,7 +70,7 @@ class Joined:
         return self.numbers("commit_ts")
 
     def numbers(self, name: str) -> I64:
-        """The values of a column of timestamps, one for each change."""
+        """The values of a column of integers in `read`, such as a timestamp, one for each change."""
         found: I64 = self.read[name].to_numpy()[self.at]
         return found
 
@@ -148,7 +148,8 @@ def with_values(changes: Joined, values: pa.Table) -> Joined:
 
 
 def _positions(keys: pa.Array, start_ts: I64, wanted: pa.Array, wanted_ts: I64) -> I64:
-    """For each (key, start_ts) that is wanted, the position of the first equal one, or -1."""
+    """For each pair of `wanted` and `wanted_ts`, the position of the first equal pair of `keys` and `start_ts`, or
+    -1."""
     ts = np.concatenate([start_ts, wanted_ts])
     order = version_order(pa.concat_arrays([keys, wanted]), ts)
     again = order.same_key

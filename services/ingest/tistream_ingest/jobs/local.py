@@ -25,7 +25,8 @@ class LocalRunner:
     slots: int = 1
 
     def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: FileLimits) -> list[Surveyed]:
-        """Measure the sizes of the changes in each shard, one shard after the other."""
+        """Measure the sizes of the changes in each shard, one shard after the other. Returns for each a Survey, or a
+        WorkFailure."""
         log = self.open_log(log_url)
         return [
             shard_io.guarded(lambda one=shard: shard_io.survey(log, one, limits, len(shards)))  # type: ignore[misc]
@@ -37,7 +38,8 @@ class LocalRunner:
         return [work(self.objects, one) for one in things]
 
     def run(self, log_url: str, job: ReleaseJob) -> list[WrittenFile | WorkFailure]:
-        """Execute a release. Returns its written change files, or the failures."""
+        """Execute a release. Returns a WrittenFile or a WorkFailure for each of its change files; if a shard cannot be
+        prepared, only that failure."""
         log, old = self.open_log(log_url), self.old_values(self.objects, job.pool)
         prepared = []
         for shard in job.shards:

@@ -17,8 +17,9 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")  # the folder must have roo
 
 
 def put_parts(folder: str, shard: int, parts: Sequence[Prepared]) -> tuple[int, ...]:
-    """Write the rows of a shard to a file. Returns the number of the change file of each of its record batches. Raises
-    Unavailable if the disk is full."""
+    """Write the rows of a shard to a file of the folder, with one record batch for each change file that gets some of
+    them. Returns the numbers of these change files, in the order of the batches. Raises Unavailable if the disk is
+    full."""
     try:
         with pa.OSFile(_path(folder, shard), "wb") as sink, pa.ipc.new_file(sink, ROWS, options=_OPTIONS) as writer:
             for _, rows in parts:
@@ -29,7 +30,7 @@ def put_parts(folder: str, shard: int, parts: Sequence[Prepared]) -> tuple[int, 
 
 
 def part(folder: str, shard: int, batch: int) -> pa.Table:
-    """A record batch of a shard's file. Raises Unavailable."""
+    """Read a record batch, by its index `batch`, of the file of a shard. Raises Unavailable."""
     try:
         source = pa.memory_map(_path(folder, shard))
     except OSError as error:

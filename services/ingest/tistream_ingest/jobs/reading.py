@@ -21,6 +21,7 @@ def read(log: ObjectStore, slices: Iterable[Slice], *, checked: bool = True) -> 
     Raises:
         NotFoundYet: the object is gone.
         CorruptObject: the object is cut off, or fails its checks.
+        Unavailable: the object store does not answer.
     """
     unpacker, held, size = Unpacker(), list[Unpacked](), 0
     for group in _groups(slices):
@@ -37,8 +38,8 @@ def read(log: ObjectStore, slices: Iterable[Slice], *, checked: bool = True) -> 
 
 
 def _groups(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
-    """Group adjacent slices of one object, in order. A group has at most AT_ONCE_BYTES bytes, or a single larger
-    slice."""
+    """Group the slices of each object, in the order of their offsets. The slices of a group have at most AT_ONCE_BYTES
+    bytes, or the group has a single larger slice."""
     group: list[Slice] = []
     size = 0
     for one in sorted(slices, key=lambda one: (one.path, one.offset)):

@@ -66,7 +66,8 @@ class SparkRunner:
         return int(self._context.defaultParallelism)
 
     def survey(self, log_url: str, shards: Sequence[ReleaseShard], limits: FileLimits) -> list[Surveyed]:
-        """Measure the sizes of the changes in each shard. Returns the results in the order of `shards`."""
+        """Measure the sizes of the changes in each shard. Returns for each a Survey, or a WorkFailure, in the order of
+        `shards`."""
         count = len(shards)
 
         def surveyed(works: Iterable[bytes]) -> Iterator[tuple[int, Surveyed]]:
@@ -80,7 +81,8 @@ class SparkRunner:
         return [found[shard.number] for shard in shards]
 
     def run(self, log_url: str, job: ReleaseJob) -> list[WrittenFile | WorkFailure]:
-        """Execute a release. Returns its written change files, or the failures."""
+        """Execute a release. Returns a WrittenFile for each of its change files. If something failed, the result has
+        the failures, those of other kinds than `unavailable` first, and perhaps files that were written."""
         if not self._one_machine:
             return self._run_with_shuffle(log_url, job)
         with TemporaryDirectory(prefix="tistream-release-") as folder:

@@ -48,8 +48,8 @@ def guarded(work: Callable[[], Result]) -> Result | WorkFailure:
 
 def survey(log: ObjectStore, shard: ReleaseShard, limits: FileLimits, shards: int) -> Survey:
     """Measure how the sizes of the shard's changes are distributed over commit_ts. A value that is in a `default` slice
-    counts with the mean size of the slice's values. `shards` is the number of all shards: the more there are, the finer
-    are the bins of each, for files of the size `limits`."""
+    counts with the mean size of all entries in the shard's `default` slices. `shards` is the number of all shards: the
+    more there are, the finer are the bins of each, for files of the size `limits`."""
     stored = sum(one.entries for one in shard.values)
     mean = sum(one.plain for one in shard.values) // stored if stored else 0
     times, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -92,7 +92,10 @@ def prepare(log: ObjectStore, job: ReleaseJob, shard: ReleaseShard, old: OldValu
 
     Raises:
         NotFoundYet, CorruptObject, SourceRefused: an object of the log is gone, damaged or of an unknown form.
-        InvariantBroken: a value is missing (invariant 31), or a commit comes after its release (invariant 5).
+        InvariantBroken: a value is missing (invariant 31), two changes contradict each other (30), or a commit comes
+    after
+            its release (5).
+        Unavailable: an object store does not answer.
     """
     _check_late(log, shard, job, old)
     low = shard.window.low
@@ -158,7 +161,7 @@ def _parts(job: ReleaseJob, changes: Joined) -> Iterator[tuple[int, I64]]:
 
 def write(target: ObjectStore, job: ReleaseJob, number: int, parts: Iterable[pa.Table]) -> WrittenFile:
     """Write change file `number` of the release, unless it exists because another process has executed the same
-    release."""
+    release. `parts`: its rows in key order, without the marks of restores. Raises Unavailable, CommitStateUnknown."""
     rows = pa.concat_tables([joining.ROWS.empty_table(), *parts])
     body = push_file.encode(job.tenant, job.release, number, rows)
     ts = job.release.files[number].ts

@@ -20,17 +20,18 @@ GC_MS = 24 * 3_600_000  # how long TiDB holds back garbage collection for a log 
 
 
 def flush_interval_ms(flushes: Mapping[int, Sequence[int]]) -> float | None:
-    """The median interval between two flushes of a store, over all stores (times in ms, in any order); None if no store
-    has two."""
+    """The median interval between two successive flushes of one store, taken over all stores. `flushes`: by store, the
+    times of its flushes in ms, in any order. None if no store has two flushes."""
     distances = [after - before for times in flushes.values() for before, after in pairwise(sorted(times))]
     return float(median(distances)) if distances else None
 
 
 def hold_of_checkpoint(checkpoint_ts: int, since_ms: int, flushes: Mapping[int, Sequence[int]], now_ms: int) -> Hold:
     """The hold (the reason for missing progress) of a source that has released everything up to the log's checkpoint.
-    since_ms: when this process saw the checkpoint move. flushes: by store, the times in ms of its last flushes. The
-    hold names the checkpoint object only if the checkpoint stands still, because a hold without an object is shown only
-    for a tenant that is late."""
+    since_ms: when this process last saw the checkpoint rise. flushes: by store, the times in ms of its last flushes.
+    since_ms and now_ms are Unix ms. The hold names the checkpoint object only if there is no checkpoint, or if it is
+    older than two flush intervals and STANDS_MS_MIN, because a hold without an object is shown only for a tenant that
+    is late."""
     interval = flush_interval_ms(flushes) or FLUSH_MS
     limit = max(2 * interval, STANDS_MS_MIN)
     age = now_ms - physical_ms(checkpoint_ts)
@@ -52,9 +53,9 @@ def hold_of_checkpoint(checkpoint_ts: int, since_ms: int, flushes: Mapping[int, 
 
 
 def runs_here(source: tuple[str, str, str], own_url: str, urls: Sequence[str]) -> bool:
-    """Whether this process must run a source (cluster, tenant, source id). Of the running processes, the one with the
-    highest hash of source and URL runs it. This only avoids duplicate work: if several processes run a source,
-    conditional puts decide which of them writes each release."""
+    """Whether this process must run a source or backfill (cluster, tenant, id). Of the running processes, whose URLs
+    are `urls`, the one with the highest hash of `source` and URL runs it. This only avoids duplicate work: if several
+    processes run it, conditional puts decide which of them writes each object."""
     return own_url in urls and max(urls, key=lambda url: _rank(source, url)) == own_url
 
 

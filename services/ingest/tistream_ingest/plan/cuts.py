@@ -50,8 +50,8 @@ def whole(window: Window, index: int) -> tuple[ReleaseFile, ...]:
 
 
 def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: FileLimits) -> tuple[ReleaseFile, ...]:
-    """Divide the window into change files of the size `limits`. `surveys` has the sizes of each shard's changes.
-    `index` is the log index of the first file; each watermark takes one index."""
+    """Divide the window into change files of about the size `limits`, in the order of their ts. `surveys` has the sizes
+    of each shard's changes. `index` is the log index of the first file; each watermark takes one index."""
     rows: dict[int, int] = {}
     sizes: dict[int, int] = {}
     for one in (one for survey in surveys for one in survey.bins):

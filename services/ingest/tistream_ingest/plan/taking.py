@@ -51,7 +51,8 @@ class ReleaseInput:
 def take(catalog: Catalog, low: int, high: int) -> ReleaseInput | NeedsOlder:
     """Select the slices for the changes with low < commit_ts <= high. The log has a value at the start_ts of its
     transaction, perhaps hours before the commit. So values are needed from the smallest start_ts of the window's
-    `write` slices on. If a slice does not state it (0), any value may be needed."""
+    `write` slices on. If a slice does not state it (0), any value may be needed. Returns NeedsOlder if the catalog does
+    not have the metadata from that start_ts on."""
     writes: list[Slice] = []
     late: list[Slice] = []
     metas: set[str] = set()

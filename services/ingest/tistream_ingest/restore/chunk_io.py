@@ -53,7 +53,8 @@ class CountWork:
     rows_max: int
 
     def run(self, objects: ObjectStore) -> list[tuple[bytes, int]]:
-        """Read the keys of the part. Returns the last key and the number of rows of each of its chunks."""
+        """Read the keys of the part. Returns the last key and the number of rows of each of its chunks. Raises
+        NotFoundYet, Unavailable, CorruptObject."""
         read, store = self.read, cast(Any, objects)  # to mypy no protocol is hashable
         sizes = measure_range(read.shards, _reader(store), Window(0, read.ts), read.wanted)
         return list(restore_plan.cuts(sizes, self.rows_max))
@@ -61,7 +62,8 @@ class CountWork:
 
 @dataclass(frozen=True, slots=True)
 class ChunkWork:
-    """A work item that writes a chunk into a target. Without a target it only computes the fingerprint of the rows."""
+    """A work item that reads a chunk, fingerprints its rows and writes them into a target. If `write` is false, it does
+    not write them."""
 
     read: ReadWork
     one: NumberedTable
@@ -71,7 +73,7 @@ class ChunkWork:
 
     def run(self, objects: ObjectStore) -> Fingerprint:
         """Read the chunk's rows, and write them unless `write` is false. Returns the fingerprint of the rows. Raises
-        Undecodable, TargetFailed, NotFoundYet, Unavailable, CorruptObject."""
+        Undecodable, TargetFailed, TargetRefused, NotFoundYet, Unavailable, CorruptObject."""
         table, batches = parse_table(self.one.info), []
         total = Fingerprint()
         for versions in _versions(objects, self.read):
@@ -106,7 +108,8 @@ class ReadBackWork:
     spec: TargetSpec
 
     def run(self, objects: ObjectStore) -> Fingerprint:  # noqa: ARG002 - as the others
-        """Read the part back. Returns the fingerprint of the rows that the target has."""
+        """Read the part back. Returns the fingerprint of the rows that the target has. Raises TargetFailed,
+        TargetRefused, NotFoundYet, Unavailable."""
         with opened(self.spec) as target:
             return target.fingerprint(self.one, self.part)
 
@@ -140,8 +143,9 @@ Work = CountWork | ChunkWork | ReadBackWork
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed:
-    """The reason why a work item failed. kind: `missing` (an object of the pool does not exist any more, so the read
-    must be planned again), `target` or `unavailable` (a retry may succeed), `refused` (permanent)."""
+    """The reason why a work item failed. kind: `missing` (an object of the pool, or a file of the target that was read
+    back, does not exist any more, so the read must be planned again), `target` or `unavailable` (a retry may succeed),
+    `refused` (permanent)."""
 
     kind: str
     reason: str

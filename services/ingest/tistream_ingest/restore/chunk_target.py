@@ -53,8 +53,8 @@ class ChunkTarget(Protocol):
         """Whether the target has a table of that name that this restore did not create. Writes nothing."""
 
     def begin(self, one: NumberedTable, *, replace: bool) -> None:
-        """Create the table, unless this restore has created it. Raises TableExists if another table has its name,
-        unless `replace`."""
+        """Create the table, unless this restore has created it. If another table has its name, raises TableExists, or
+        with `replace` puts the new one in its place."""
 
     def there(self, one: NumberedTable) -> frozenset[int]:
         """The numbers of the chunks that have been written into the target."""

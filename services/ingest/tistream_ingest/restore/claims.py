@@ -20,8 +20,9 @@ BEAT_MS = 5_000  # a few times in a lease
 
 @dataclass(slots=True)
 class Claims:
-    """Claims and runs the restores of this process. `new` creates the RestoreAttempt that runs a claimed restore; its
-    argument is a function that sends reports."""
+    """Claims and runs the restores of this process. `new(work, report)` creates the RestoreAttempt that runs the
+    claimed restore `work` and sends its reports by calling `report`. `poll_ms`: the pause after a call that found no
+    restore."""
 
     meta: MetaClient
     node_id: str
@@ -34,7 +35,8 @@ class Claims:
 
     def step(self) -> int:
         """Loop body: claim a restore and run it to its end. Returns the pause before the next call, in ms. If another
-        process takes the restore over, or it is removed, its attempt ends without an error."""
+        process takes the restore over, or it is removed, its attempt ends without an error. Raises Unavailable if no
+        meta server answers."""
         work = self.meta.claim_restore(self.node_id)
         if work is None:
             return self.poll_ms
@@ -52,7 +54,8 @@ class Claims:
         return 0
 
     def beat(self) -> None:
-        """Loop body: renew the claim, because a job may take longer than the lease."""
+        """Loop body: renew the claim, because a job may take longer than the lease. If the claim has ended, the next
+        report of the attempt ends it. Raises Unavailable."""
         running = self._running
         if running is not None and not self._ended:
             try:

@@ -31,15 +31,15 @@ class ObjectFolder:
     files: re.Pattern[str]
 
     def taken(self) -> bool:
-        """Whether the folder has objects that this restore did not create. Raises TargetRefused if its CLAIM object
-        cannot be understood, Unavailable."""
+        """Whether the folder has objects that this restore did not create. Raises TargetRefused if its object
+        `restore.json` cannot be understood, Unavailable."""
         owner = self._owner()
         return owner[0] != self.restore_id if owner is not None else self._any()
 
     def claim(self, *, replace: bool) -> None:
-        """Record that the folder belongs to this restore, and delete the files of other restores in it. Without
-        `replace`, raises TableExists if the folder has objects that this restore did not create. Raises TargetRefused
-        if these objects are of no restore, Unavailable."""
+        """Record that the folder belongs to this restore, and delete the files of other restores in it. If the folder
+        has objects that this restore did not create, raises TableExists without `replace`; with `replace`, raises
+        TargetRefused if they are of no restore. Raises Unavailable."""
         owner = self._owner()
         if owner is None:
             if self._any():
@@ -68,7 +68,7 @@ class ObjectFolder:
         self._put_new(name, body)
 
     def get(self, name: str) -> bytes:
-        """Read a file. Raises NotFoundYet."""
+        """Read a file. Raises NotFoundYet, Unavailable."""
         return self.objects.get(self.prefix + name)
 
     def _put_new(self, name: str, body: bytes) -> None:

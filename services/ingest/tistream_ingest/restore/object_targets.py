@@ -52,7 +52,8 @@ class ParquetObjects:
         return self._folder(one).taken()
 
     def begin(self, one: NumberedTable, *, replace: bool) -> None:
-        """Implement ChunkTarget.begin: create the table's folder, unless this restore has created it."""
+        """Implement ChunkTarget.begin: create the table's folder with schema.sql, unless this restore has created
+        it."""
         folder, statements = self._folder(one), one.table.statements
         folder.claim(replace=replace)
         text = ";\n\n".join(filter(None, (statements.create, statements.foreign_keys))) + ";\n"
@@ -88,7 +89,7 @@ class ParquetObjects:
         return total
 
     def add_foreign_keys(self, one: NumberedTable) -> None:
-        """Implement ChunkTarget.add_foreign_keys: add the table's foreign keys, unless it has them. They are in
+        """Implement ChunkTarget.add_foreign_keys. Does nothing, because `begin` has written the foreign keys into
         schema.sql."""
 
     def _folder(self, one: NumberedTable) -> ObjectFolder:
@@ -106,12 +107,13 @@ class SqlObjects:
         self._objects, self._dialect = objects, dialect
 
     def taken(self, one: NumberedTable) -> bool:
-        """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create.
-        Writes nothing."""
+        """Implement ChunkTarget.taken: whether the target, which all tables of a restore share, has files that this
+        restore did not create. Writes nothing."""
         return self._folder(one).taken()
 
     def begin(self, one: NumberedTable, *, replace: bool) -> None:
-        """Implement ChunkTarget.begin: write the file that creates the table, unless this restore has written it."""
+        """Implement ChunkTarget.begin: claim the target for this restore, and write the file that creates the table,
+        unless this restore has written it. With `replace`, files of other restores are deleted."""
         self._folder(one).claim(replace=replace)
         database = f"CREATE DATABASE IF NOT EXISTS {quoted_name(one.table.name[0])}"
         self._put(one, f"1-tables.{one.table.restore_id}.{one.number:06d}.sql", [database, one.table.statements.create])
@@ -137,7 +139,8 @@ class SqlObjects:
         raise AssertionError(f"part {part} of {one.table.name}: SQL files are not read back")
 
     def add_foreign_keys(self, one: NumberedTable) -> None:
-        """Implement ChunkTarget.add_foreign_keys: add the table's foreign keys, unless it has them."""
+        """Implement ChunkTarget.add_foreign_keys: write the file that adds the table's foreign keys, if it has some,
+        unless this restore has written it."""
         if one.table.statements.foreign_keys is not None:
             name = f"3-foreign-keys.{one.table.restore_id}.{one.number:06d}.sql"
             self._put(one, name, [one.table.statements.foreign_keys])

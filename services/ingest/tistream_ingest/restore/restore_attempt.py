@@ -207,7 +207,7 @@ class RestoreAttempt:
 
     def _planned(self, ts: int, ids: dict[Name, tuple[int, ...]], rows_max: int) -> tuple[PlannedTable, ...]:
         """The stored plan. If there is no plan yet, one is made and stored; if two processes do that, the plan of the
-        first one counts. `ids`: the physical ids of each table. `rows_max`: of a chunk."""
+        first one counts. `ids`: the physical ids of each table. `rows_max`: the most rows of a chunk."""
         key, restore_id = layout.restore_plan(self.tenant, self.work.wanted.restore_id), self.work.wanted.restore_id
         try:
             return restore_plan.decode(key, restore_id, self.objects.get(key))
@@ -241,7 +241,8 @@ class RestoreAttempt:
         return over
 
     def _table(self, ts: int, one: NumberedTable, plan: PlannedTable, spec: TargetSpec) -> None:
-        """Write the chunks of a table that are missing, then compare the target with the rows as of the ts."""
+        """Write the chunks of a table that are missing, then compare the target with the rows as of the ts. Raises
+        RestoreRefused if they differ."""
         name = one.table.source
         with opened(spec) as target:
             there = target.there(one)

@@ -162,7 +162,8 @@ def missing_chunks(table: PlannedTable, there: Collection[int]) -> list[Chunk]:
 
 
 def groups_of(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
-    """Divide chunks into groups of `size`. The restore reports its progress after each group."""
+    """Divide chunks into groups of `size`; the last group may have fewer. The restore reports its progress after each
+    group."""
     for at in range(0, len(chunks), size):
         yield chunks[at : at + size]
 
@@ -170,8 +171,8 @@ def groups_of(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
 def progress(
     tables: Sequence[PlannedTable], done: Mapping[tuple[str, str], int], checksums: Mapping[tuple[str, str], str]
 ) -> list[RestoreTable]:
-    """The progress of each table, in the form of a report. `done`: the number of rows that the target has, and
-    `checksums` those of complete tables, both by (database, table)."""
+    """The progress of each table, in the form of a report. `done`: by (database, table), the number of rows that the
+    target has. `checksums`: by (database, table), the checksums of the tables that were compared."""
     return [
         RestoreTable(
             database=one.database,

@@ -24,7 +24,7 @@ class TenantReads:
 
     def tables(self, tenant: TenantKey, ts: int, names: Sequence[Name]) -> list[TableAtTs]:
         """Implement Tenants.tables: the tables with these names at the ts, in the order of `names`. Raises UnknownName
-        if there is no such base table at that ts."""
+        if there is no such base table at that ts, Gone if the history does not reach back to it, Unavailable."""
         history = self.history(tenant)
         databases = {database for database, _ in names}
         found = {

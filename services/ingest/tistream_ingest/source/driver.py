@@ -53,7 +53,8 @@ class SourceDriver:
         return None if self._looked else "the sources were not read yet"
 
     def follow_routes(self) -> None:
-        """Loop body: fetch the next route table."""
+        """Loop body: fetch the next route table by one long poll, and call `on_routes` if it is a new one. Raises
+        Unavailable."""
         known = -1 if self._table is None else self._table.version
         table = self._meta.routes(known, wait_ms=ROUTES_WAIT_MS if known >= 0 else 0)
         self._keys.update(table.kms_key_ids())
@@ -63,7 +64,7 @@ class SourceDriver:
             self.on_routes()
 
     def route(self, tenant: TenantKey) -> TenantRoute:
-        """The newest route of a tenant. Raises Unavailable."""
+        """The newest route of a tenant. Raises Unavailable if no route of it is known."""
         with self._lock:
             table = self._table
         for one in [] if table is None else table.tenants:
@@ -88,7 +89,8 @@ class SourceDriver:
         return urls[0]
 
     def follow_sources(self) -> None:
-        """Loop body: fetch the list of sources, and start and stop loops so that this process runs its share."""
+        """Loop body: fetch the list of sources, and start and stop loops so that this process runs its share. A source
+        whose entry has changed is started anew. Does nothing before the first route table. Raises Unavailable."""
         table = self._table
         if table is None:
             return

@@ -123,6 +123,7 @@ class SourceRunner:
         Raises:
             SourceHeld: a later step may succeed.
             SourceStopped: the source cannot continue.
+            CorruptObject: a checkpoint, a metadata object or the record of a release is damaged; it may be repaired.
             Unavailable: a store did not answer.
         """
         if self._catalog is None:
@@ -138,7 +139,8 @@ class SourceRunner:
     # --- recovery --------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        """Begin at the newest record of a release. Write its files, unless they exist or their rows are in the pool."""
+        """Begin at the newest record of a release. If its files do not all exist and its rows are not in the pool, the
+        next step writes the files."""
         newest = self._records.newest()
         if newest is not None:
             done = self.pool.reached_ts() >= newest.high or self._files_are_there(newest)
@@ -311,8 +313,8 @@ class SourceRunner:
         return self.pool.current()
 
     def _taking_of(self, release: Release) -> ReleaseInput:
-        """The input of a release that another process has decided on. It is selected from the metadata objects that the
-        release's record names."""
+        """The input of a release whose record exists already. It is selected from the metadata objects that the record
+        names."""
         catalog = Catalog(release.low, 0)
         # An earlier source of the tenant, with another log, may have decided it and not have executed it.
         bucket = self.bucket if release.url == self.identity.url else Bucket(self.open_log(release.url))

@@ -43,8 +43,9 @@ class SqlWork:
 def write_sql_chunk(
     objects: ObjectStore, connect: Callable[[], SqlServer], work: SqlWork, page_rows: int = PAGE_ROWS
 ) -> ChunksWritten:
-    """Read one chunk by SQL and write it. If the chunk exists, it is kept, and the upstream is not read. Errors are not
-    raised, but are part of the result."""
+    """Read one chunk by SQL and write it. If the chunk exists, it is kept, and the upstream is not read. Errors of the
+    upstream, or of the write, are not raised, but are part of the result. Raises Unavailable if it cannot be determined
+    whether the chunk exists."""
     identity = ChunkId(work.tenant, work.backfill_id, work.number)
     if chunk_exists(objects, identity):
         return ChunksWritten(there=1)
@@ -65,7 +66,8 @@ def write_sql_chunk(
 
 
 def check_identity(server: SqlServer, table: ReadTable) -> None:
-    """Check that the server has this table as of the session's ts. Raises InvalidRequest."""
+    """Check that the server has this table as of the session's ts. Raises InvalidRequest if it does not;
+    Unavailable."""
     found = server.rows(sql.table_id_of(table.database, table.name))
     if not found or int(found[0][0] or b"0") != table.table_id:
         has = "no such table" if not found else f"another table id than {table.table_id}"

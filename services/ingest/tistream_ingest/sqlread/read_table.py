@@ -30,8 +30,8 @@ class ReadTable:
 
 def tables_to_read(history: History, ts: int, patterns: Sequence[str], *, new_collations: bool) -> list[ReadTable]:
     """Find the tables as of `ts` that match a pattern. Returns one ReadTable for each physical id, in ascending order.
-    `new_collations`: whether the TiDB uses its new collations, which decides how keys are encoded. Raises UnknownName,
-    InvalidRequest."""
+    `new_collations`: whether the TiDB uses its new collations, which decides how keys are encoded. Raises
+    InvalidRequest, Gone."""
     versions = [one for name in history.databases(ts) for one in history.visible_tables(ts, name)]
     names = {(one.database, one.table) for one in requested_tables(patterns, versions)}
     found = [

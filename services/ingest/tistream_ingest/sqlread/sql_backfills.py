@@ -66,7 +66,7 @@ class SqlBackfills:
 
     def refused(self, row: BackfillRow, plan: ChunkPlan) -> str | None:
         """A text with the requested tables that the plan leaves out, each with the reason, and what to do; None if it
-        leaves out no table."""
+        leaves out no table. Raises Unavailable, InvalidRequest."""
         history = self.history(_tenant(row))
         planned = {table_id_of(span) for span in plan.spans}
         with self.connect(self.url(row)) as server:

@@ -123,8 +123,8 @@ class SqlServer:
         return True
 
     def _failed(self, error: Exception) -> Exception:
-        """Convert an error of the MySQL client to the error that is raised. Its text has the server's message, unless
-        that quotes a statement, and never the password."""
+        """Convert an error of the MySQL client to the error that is raised. Its text has the error's number, but not
+        the server's message, which may quote a statement, and never the password."""
         number = error.args[0] if isinstance(error, pymysql.err.MySQLError) and error.args else None
         if not isinstance(number, int):
             return Unavailable(f"{self._url}: {type(error).__name__}")

@@ -58,7 +58,7 @@ def source_of(database: str, table: str, partition: str | None) -> str:
 
 
 def key_names(encoding: TableEncoding) -> list[str]:
-    """The names of the key's columns, quoted."""
+    """The names of the key's columns, quoted; `_tidb_rowid` if the table's rows have no other key."""
     return [quoted_name(column.name) for column in encoding.key] or [ROWID]
 
 
@@ -104,9 +104,9 @@ def bounds_of(encoding: TableEncoding, span: KeySpan) -> tuple[Values | None, Va
 
 
 def ranges_of(encoding: TableEncoding, span: KeySpan) -> list[tuple[Values | None, Values | None]]:
-    """Convert a span of record keys to ranges of values, low inclusive and high exclusive, in the order of record keys.
-    There may be two ranges, because record keys hold an unsigned handle as a signed integer: 2^63 and above come
-    first."""
+    """Convert a span of record keys to ranges of values, low inclusive and high exclusive, in the order of record keys;
+    None: the range has no such bound. There may be two ranges, because record keys hold an unsigned handle as a signed
+    integer: 2^63 and above come first. Raises ValueError if a bound is not a key of the table."""
     start, end = bounds_of(encoding, span)
     if encoding.form is not KeyForm.INT or not encoding.key[0].unsigned:
         return [(start, end)]

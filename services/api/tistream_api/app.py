@@ -110,7 +110,8 @@ STATUS_DEADLINE_S = 2.0  # for each peer: status must answer, and say so, when a
 
 
 def draw_token() -> tuple[str, str]:
-    """Draw a new token at random. Returns its id and its secret of 32 bytes."""
+    """Draw a new token at random. Returns its id (16 hexadecimal digits) and its secret (32 random bytes as URL-safe
+    Base64)."""
     return secrets.token_hex(8), secrets.token_urlsafe(32)
 
 

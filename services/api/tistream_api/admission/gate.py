@@ -64,7 +64,7 @@ class Access:
         return endpoint
 
     def shown(self) -> dict[str, Any]:
-        """Return what the OpenAPI document says about the route's access, as members of its operation."""
+        """The members that describe this access in the OpenAPI document, for the operation of the route."""
         said: dict[str, Any] = {"action": "|".join(self.actions), "scope": self.scope}
         said |= {"partly": True} if self.partly else {}
         said |= {"in": "body"} if self.in_body else {}
@@ -107,7 +107,9 @@ class Gate:
 
     async def check(self, request: Request) -> AsyncIterator[None]:
         """Authenticate and authorize the request, record its caller in its state, apply the rate limit, and wait until
-        it may use a thread. Raises Unauthenticated, Forbidden, TooManyRequests."""
+        it may use a thread, which it has until it is answered. FastAPI runs this as a dependency of every route. Raises
+        Unauthenticated, Forbidden, TooManyRequests, Unavailable; UnknownName for a malformed name in the path; and for
+        an announcement InvalidRequest, or HTTPException (413) if its body is too large."""
         access = Access.of(request.scope["route"])
         caller = self._caller(request)
         request.state.caller = caller

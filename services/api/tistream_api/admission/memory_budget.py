@@ -140,7 +140,7 @@ class MemoryShare:
 
     def take(self) -> None:
         """Wait for a share of the memory budget, and reserve it. Does nothing if the pull has one. Raises
-        TooManyRequests."""
+        TooManyRequests, and the errors of `alive`."""
         if self._has:
             return
         self._memory.begin(self._tenant, self._amount, self._alive)

@@ -39,7 +39,7 @@ class AnswerMeter:
         self._add(0, rows)
 
     def add_bytes(self, size: int) -> None:
-        """Count bytes of the body that were handed to the connection."""
+        """Count bytes of the body that were handed to the connection, or that a reader may fetch by signed URLs."""
         self._add(size, 0)
 
     def _add(self, size: int, rows: int) -> None:
@@ -50,7 +50,7 @@ class AnswerMeter:
             self._meter.served(self.tenant, size, rows)
 
     def drain(self) -> tuple[int, int]:
-        """Return bytes and rows, and reset both to 0."""
+        """Return (bytes, rows) counted since the last call, and begin again at 0."""
         with self._lock:
             sent, self._size, self._rows = (self._size, self._rows), 0, 0
         return sent

@@ -56,8 +56,8 @@ class RequestQueue:
         self._taken = self._came = 0
 
     async def begin(self, tenant: Hashable) -> RequestSlot:
-        """Wait until a request of `tenant` may run. Raises TooManyRequests if `waiting_max` requests of the
-        tenant wait already."""
+        """Wait until a request of `tenant` may run. Returns its slot, which the caller must end. Raises TooManyRequests
+        if `waiting_max` requests of the tenant wait already."""
         loop = asyncio.get_running_loop()
         line = self._lines.setdefault(tenant, _Line())
         if line.taken < self._at_once and self._taken < self._total:
@@ -94,7 +94,8 @@ class RequestQueue:
         self._taken += 1
 
     def _next(self) -> _Line | None:
-        """The tenant's queue whose first request may run next. Drops cancelled requests and empty queues."""
+        """The tenant's queue whose first request may run next; None if no waiting request may run. Drops cancelled
+        requests and empty queues."""
         for tenant, line in list(self._lines.items()):
             while line.waiting and line.waiting[0][1].done():
                 line.waiting.popleft()

@@ -83,8 +83,8 @@ class TenantLimits:
             return self._buckets(tenant, now_ms).sent.charge(now_ms, limits.served_bytes_per_second, amount)
 
     def reserve(self, tenant: Tenant, amount: int) -> bool:
-        """Count bytes as sent if the tenant's rate allows them now. Otherwise count nothing, and return False. An
-        amount above the burst is allowed while nothing was sent that the rate has not made up for."""
+        """Count bytes as sent, and return True, if the tenant's rate allows them now. Otherwise count nothing, and
+        return False. An amount above the burst is allowed if the bucket is full."""
         limits = self.limits_of(tenant)
         with self._lock:
             now_ms = self.clock.monotonic_ms()

@@ -55,7 +55,8 @@ class Callers:
         self._revoked: set[str] = set()
 
     def follow(self) -> int:
-        """Loop body: wait for a newer token list and store it. Returns milliseconds until the next call."""
+        """Loop body: wait for a newer token list and store it. Returns milliseconds until the next call. Raises
+        Unavailable."""
         answer = self._client.known(self._version, 0 if self._known is None else FOLLOW_WAIT_MS)
         same = answer.version == self._version
         self._known = {token.token_id: token for token in answer.tokens}
@@ -103,7 +104,7 @@ class Callers:
         return Caller(name, grants, expires_ms)
 
     def still(self, caller: Caller) -> bool:
-        """Whether the caller's token is still valid."""
+        """Whether the caller's token has neither expired nor, if it is one of TiStream's, been revoked."""
         if caller.expires_ms is not None and self._clock.now_ms() >= caller.expires_ms:
             return False
         return caller.token_id is None or self._valid(caller.token_id) is not None

@@ -53,8 +53,8 @@ class JwtCallers:
         self._keys = keys_of(self._read_keys())
 
     def of(self, text: str, now_ms: int) -> tuple[str, tuple[Grant, ...], int]:
-        """Verify a token. Returns (name, grants, expiry in Unix ms) of its bearer. Raises InvalidJwt, and Unavailable
-        before keys were read. `now_ms`: Unix ms."""
+        """Verify a token. Returns (name, grants, expiry) of its bearer; the expiry, in Unix ms, includes LEEWAY_MS.
+        Raises InvalidJwt, and Unavailable before keys were read. `now_ms`: Unix ms."""
         claims = self._claims(text)
         expires_ms = _stamp_ms(claims, "exp")
         if expires_ms is None or now_ms >= expires_ms + LEEWAY_MS:

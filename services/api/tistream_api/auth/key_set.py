@@ -14,8 +14,8 @@ DEADLINE_S = 5.0
 
 
 def reader(settings: OidcSettings) -> Callable[[], bytes]:
-    """Make a function that reads the key set. It raises Unavailable, FatalError. Raises SettingsError if the file that
-    should contain the certificate authority has none."""
+    """Make a function that reads the key set; that function raises Unavailable, FatalError. Raises SettingsError if the
+    file of the certificate authority (`jwks_ca_file`) cannot be read."""
     path, url = settings.jwks_file, settings.jwks_url
     if path is not None:
 

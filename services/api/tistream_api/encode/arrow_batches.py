@@ -33,8 +33,8 @@ DDL_SCHEMA = pa.schema(
 
 
 def batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
-    """Yield the events as batches of at most BATCH_ROWS. `seq` is the number of the first event in the answer. DDL
-    events are in batches of their own."""
+    """Yield the events as batches, in which rows have at most BATCH_ROWS, and consecutive DDL events are one batch.
+    `seq` is the number of the first event in the answer."""
     if not len(events):
         return
     if is_raw(events):

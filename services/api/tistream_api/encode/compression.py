@@ -91,7 +91,7 @@ class CompressedEncoder:
         self._inner, self._compressor = inner, compressor
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """Implement Encoder.events: encode the next events, which must not be empty."""
+        """Implement Encoder.events: encode the next events, which may be empty."""
         return self._sent(self._inner.events(events))
 
     def end(self, end: PageEnd) -> Iterator[Piece]:

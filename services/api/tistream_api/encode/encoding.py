@@ -20,7 +20,7 @@ class Encoder(Protocol):
     """Encodes one answer. Its state depends on what was encoded before."""
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """Encode the next events, which must not be empty. Output may be held back until `end`."""
+        """Encode the next events, which may be empty. Output may be held back until `end`."""
 
     def end(self, end: PageEnd) -> Iterator[Piece]:
         """Encode the position at the end of an answer. In an endless stream more events may follow."""

@@ -72,7 +72,7 @@ def _one_set(events: Events) -> Iterator[bytes]:
 
 
 def _mixed(events: Events) -> Bytes:
-    """Render the lines of events that belong to several sets (Rows): first set by set, then in the order of the
+    """Render the lines of events that belong to several sets (Rows or Ddls): first set by set, then in the order of the
     events."""
     places, sizes = np.empty((2, len(events)), np.int64)
     data: list[Bytes] = []

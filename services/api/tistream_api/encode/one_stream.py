@@ -41,8 +41,8 @@ class OneStream:
         return self.schema
 
     def until_change(self, found: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield batches up to the first event with another schema. The last batch ends just below that event and has
-        `last` set."""
+        """Yield batches up to the first event whose schema is not that of the stream. The last batch then ends just
+        below the commit_ts of that event and has `last` set."""
         for batch in found:
             beyond = self._first_of_another(batch.events)
             if beyond is None:

@@ -22,8 +22,8 @@ _NO_MEMBERS = pa.field("_", pa.bool_())
 
 
 class ParquetEncoder:
-    """Encodes events as Parquet files, one for each schema, in the order of their first events. Batches are buffered
-    until a file is large enough."""
+    """Encodes events as Parquet files in a tar archive. Batches are buffered until there are HELD_BYTES of them; then
+    one file is written for each schema among them, in the order of their first events."""
 
     def __init__(self) -> None:
         self._seq = 0

@@ -41,7 +41,7 @@ class ShownNames:
     may_read: MayRead
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """Implement Encoder.events: encode the next events, which must not be empty."""
+        """Implement Encoder.events: encode the next events, which may be empty."""
         sets = tuple(
             Ddls(tuple(shown(event, self.may_read) for event in one.events)) if isinstance(one, Ddls) else one
             for one in events.sets

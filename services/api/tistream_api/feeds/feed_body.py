@@ -209,7 +209,8 @@ def range_of(tenant: TenantKey, feed: ChangefeedInfo, ask: VerifyChangefeed) -> 
     Topics and files are compared for commit_ts in (from_ts, to_ts], by default for the last VERIFY_MS up to the feed's
     checkpoint. Raises InvalidRequest if this range is empty, lies above the checkpoint, so that the sink does not have
     it yet, or lies below the ts from which on the feed has its present configuration. The tables of a database are
-    compared as they are; a request with a range is refused (see `_whole`).
+    compared as they are; a request with a range is then refused (see `_whole`). Also raises InvalidRequest for a
+    malformed table name, and for a range of keys without a table.
     """
     if not feed.sink_uri.lower().startswith(_WITH_RANGE):
         return _whole(tenant, feed, ask)

@@ -55,7 +55,8 @@ class FeedCalls:
 
     def plan(self, tenant: TenantKey, wanted: CreateChangefeed, *, look: bool = True) -> ChangefeedPlan:
         """Ask a worker for the plan of a feed: its tables and topics. With `look` the worker connects to the sink and
-        checks it. Raises Unavailable if no worker runs, and InvalidRequest if the feed could not run."""
+        checks it. Raises Unavailable if no worker runs or the sink does not answer, and InvalidRequest if the feed
+        could not run."""
         check = CheckChangefeed(
             cluster_id=tenant.cluster_id,
             tenant_id=tenant.tenant_id,

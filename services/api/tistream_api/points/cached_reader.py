@@ -38,8 +38,9 @@ class CachedReader:
         return self._store.fetch(wanted)
 
     def open_segments(self, groups: Sequence[SegmentGroup]) -> Iterator[OpenedGroups]:
-        """Implement Reader.open_segments: bring row groups of segments into the cache. Those of one segment are read
-        one after the other, because they share its footer. Large ones are read when their rows are needed."""
+        """Implement Reader.open_segments: bring row groups of segments into the cache, and yield them in the order of
+        `groups`. Those of one segment are read one after the other, because they share its footer. Large ones are read
+        when their rows are needed."""
         for lot in lots(groups):
             segments: dict[str, list[GroupRef]] = {}
             for segment, index in lot:

@@ -37,8 +37,9 @@ from tistream_api.points.table_rows import DecodedRows, pages
 
 
 def check_snapshot(source: TenantSource, reads: PoolReads, tables: Sequence[TableVersion], ts: int) -> None:
-    """Check that every row of the tables at `ts` is in the pool. Raises TableImported, and NotComplete, whose text
-    names the table, its base_ts if its rows are known from a later ts on, and the progress of its backfills."""
+    """Check that every row of the tables at `ts` is in the pool. Raises TableImported; NotComplete, with the table as
+    `table`, as `base_ts` the ts from which on all of its rows are known (None if some are not known), and as `progress`
+    the numbers of known and missing parts."""
     shards = reads.shards()
     for version in tables:
         name, ids = f"{version.database}.{version.head.name}", version.head.physical_ids
@@ -60,9 +61,9 @@ def check_snapshot(source: TenantSource, reads: PoolReads, tables: Sequence[Tabl
 
 @dataclass(slots=True)
 class SnapshotPage:
-    """One answer. `tables` are the tables at the snapshot's ts, by logical id. The answer begins after the position
-    `at`, whose high_ts is the snapshot's ts, and whose phase is 0 before the first line. `count`, `record_barrier` and
-    `stopping` are as in list_rows.RowsPage."""
+    """One answer of a pull that begins with a snapshot. `tables` are the tables at the snapshot's ts, by logical id.
+    The answer begins after the position `at`, whose high_ts is the snapshot's ts, and whose phase is 0 before the first
+    line. `count`, `record_barrier` and `stopping` are as in list_rows.RowsPage."""
 
     scope: Scope
     tables: Sequence[TableVersion]

@@ -20,8 +20,8 @@ class Definitions:
     times: TsValidator
 
     def definition(self, view: TenantView, scope: Scope, ts: When, may_read: MayRead | None) -> dict[str, Any]:
-        """The definition of the base table that has the name in `scope` (database and table) at `ts`. Raises
-        UnknownName, Gone, InvalidRequest, Unavailable."""
+        """The answer of TableDefinition, as the members of its JSON: `info` is TiDB's TableInfo of the base table that
+        has the name in `scope` (database and table) at `ts`. Raises UnknownName, Gone, InvalidRequest, Unavailable."""
         view.wait_fresh()
         at = self.times.readable(view, "ts", ts)
         version = table_at(view.source, scope, at, may_read)

@@ -44,8 +44,8 @@ class Transaction:
     record_barrier: Callable[[Barrier], None]
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the answer's bytes: row events, and an `end` line. Raises UnknownName, Gone, Undecodable, Unavailable
-        before the first of them."""
+        """Yield the answer's bytes: row events, and an `end` line. Raises UnknownName and Gone before the first of
+        them; the errors of `events` at any point, which cuts an answer off that has begun."""
         commit_ts, txn_source = self._committed()
         encoder, sent = NdjsonEncoder(), 0
         for events in self.events(commit_ts):
@@ -75,8 +75,8 @@ class Transaction:
             yield piece
 
     def commit_ts(self) -> int:
-        """Find the commit_ts of the transaction. Its rows are looked for in commits up to LONGEST_MS after its start.
-        Raises UnknownName, Gone, Unavailable."""
+        """Find the commit_ts of the transaction. It is looked for above its start_ts, up to LONGEST_MS after it. Raises
+        UnknownName if no transaction is found, Gone if it may lie below the earliest ts kept, Unavailable."""
         return self._committed()[0]
 
     def _committed(self) -> tuple[int, int | None]:

@@ -56,8 +56,8 @@ class Answer:
         self._first: Piece | None = None
 
     def begin(self) -> None:
-        """Make the first bytes. It is called before the status line is sent, so that an error can still be answered
-        with its status."""
+        """Make the first bytes, which iteration then yields first. It is called before the status line is sent, so that
+        an error can still be answered with its status."""
         self._first = next(self._chunks, None)
 
     def __iter__(self) -> Iterator[Piece]:
@@ -74,7 +74,7 @@ class Answer:
             raise
 
     def close(self) -> None:
-        """Release the slot. Idempotent."""
+        """Release the slot, and yield nothing from now on. Idempotent."""
         release, self._release = self._release, None
         self._chunks = iter(())
         if release is not None:

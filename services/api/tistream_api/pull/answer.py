@@ -70,7 +70,9 @@ class Pull:
     _begun: bool = False
 
     def answer(self) -> Iterator[Piece]:
-        """Yield the answer's bytes. Raises Undecodable before the first of them."""
+        """Yield the answer's bytes. An error before the first of them is raised, such as Undecodable, Gone or
+        Unavailable. Later, a retryable error ends a page and only delays a stream, Gone ends the answer at its
+        position, and any other error cuts the answer off."""
         for piece in self._stream() if self.params.follow else self._page():
             self.count(0, 0, len(piece))
             yield piece
@@ -222,7 +224,8 @@ class _Page:
         self._limit, self._one = limit, one
 
     def take(self, batches: Iterator[Batch]) -> Iterator[Events]:
-        """Yield the events to send, and set `at` to the position after them."""
+        """Yield the events to send, which may be empty, and set `at` to the position after them. Sets `full` at the end
+        of the page, and `barrier` if a row that cannot be decoded follows."""
         for batch in batches if self._one is None else self._one.until_change(batches):
             left = None if self._limit is None else self._limit - self.sent
             if batch.crowd is not None:

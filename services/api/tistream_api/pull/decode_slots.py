@@ -130,7 +130,8 @@ class DecodeSlots:
 
 @dataclass(slots=True)
 class SlotEncoder:
-    """An encoder that holds a decode slot while it makes a piece of output. `alive`: as in DecodeSlots.each."""
+    """An encoder that holds a decode slot while it encodes events, piece by piece. The end of an answer is encoded
+    without a slot. `alive`: as in DecodeSlots.each."""
 
     inner: Encoder
     working: DecodeSlots
@@ -138,7 +139,7 @@ class SlotEncoder:
     alive: Callable[[], None] = lambda: None
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """Implement Encoder.events: encode the next events, which must not be empty."""
+        """Implement Encoder.events: encode the next events, which may be empty."""
         return self.working.each(self.tenant, self.inner.events(events), self.alive)
 
     def end(self, end: PageEnd) -> Iterator[Piece]:

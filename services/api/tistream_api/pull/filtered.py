@@ -118,7 +118,7 @@ class Outside:
 
     @property
     def key(self) -> Hashable:
-        """Implement Excluded.key."""
+        """Implement Excluded.key: equal for instances that exclude the same row groups."""
         return self._choice, self._scope
 
     def __call__(self, group: GroupRef, window: Window) -> bool:

@@ -52,8 +52,8 @@ def answer(points: PointReads, view: TenantView, key: RawKey, ts: int | None, as
 
 
 def raw_value(reads: PoolReads, key: RawKey, ts: int) -> RawValue:
-    """The newest version of a key at or below `ts` (TSO). Raises UnknownName if none exists, if it is a delete, or if
-    it had expired at `ts`; and the errors of `reads`."""
+    """The newest version of a key at or below `ts` (TSO). Raises UnknownName if no version exists, if it is a delete,
+    or if it had expired at `ts`; and the errors of `reads`."""
     place = [[raw_row.table_id(key.keyspace)], [raw_row.prefix(key.keyspace) + key.user]]
     (row,) = reads.newest(pa.table(place, schema=PLACES), ts).to_pylist()
     where = f"key {key.user.hex()[:200]} of keyspace {key.keyspace}"

@@ -21,7 +21,9 @@ ALL, ROWS, DDL = get_args(EventKinds)
 
 @dataclass(frozen=True, slots=True)
 class PullParams:
-    """The parameters of PullTable, PullDB, PullTenant and PullRaw. Exactly one of `start_ts` and `cursor` is set."""
+    """The parameters of PullTable, PullDB, PullTenant and PullRaw. Exactly one of `start_ts` (exclusive) and `cursor`
+    is set. `end_ts` is inclusive; None: no end. `limit`: the most events of a page. `wait_ms`: how long a page waits
+    for an event. `follow`: an endless stream."""
 
     start_ts: int | None
     cursor: str | None

@@ -153,7 +153,7 @@ class RowPartsRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChangePartsRequest:
-    """The parsed parameters of ChangeParts."""
+    """The parsed parameters of ChangeParts: the changes with low < commit_ts <= high, and the most parts."""
 
     low: When
     high: When
@@ -162,7 +162,8 @@ class ChangePartsRequest:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRequest:
-    """The parsed parameters of RowHistory."""
+    """The parsed parameters of RowHistory: the key of the row, and the versions with low < commit_ts <= high. `low`
+    None: from the earliest ts kept on."""
 
     key: dict[str, Any]
     low: When | None
@@ -172,7 +173,8 @@ class HistoryRequest:
 
 @dataclass(frozen=True, slots=True)
 class DiffRequest:
-    """The parsed parameters of DiffTable, or of a squashed pull. Exactly one of `low` and `cursor` is set."""
+    """The parsed parameters of DiffTable, or of a squashed pull: the changes with low < commit_ts <= high. Exactly one
+    of `low` and `cursor` is set; `high` does not count with a cursor."""
 
     low: When | None
     high: When

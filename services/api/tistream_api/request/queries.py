@@ -163,8 +163,9 @@ class AnyPullQuery(QueryModel):
                 raise WrongQuery(reason, name)
 
     def _check_one_stream(self) -> None:
-        """Check that a client with format=arrow asks explicitly for several IPC streams, because many Arrow readers
-        stop after the first stream and would miss the rest."""
+        """Check that a query with format=arrow has `events`, and has events=rows only for one table. Many Arrow readers
+        stop after the first IPC stream and would miss the rest, so a client gets several streams only if it asks for
+        events=all. Raises WrongQuery."""
         if self.events is None:
             raise WrongQuery(
                 "events is required with format=arrow: events=rows (one table's rows, one IPC stream of one schema), "

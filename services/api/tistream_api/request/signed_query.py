@@ -11,7 +11,7 @@ from tistream_api.request.point_queries import When, between, given_in
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """The parsed parameters of SignedChanges."""
+    """The parsed parameters of SignedChanges: the changes with low < commit_ts <= high."""
 
     low: When
     high: When

@@ -68,7 +68,7 @@ def build_pages() -> APIRouter:
 
     @router.get("/docs")
     async def docs() -> Response:
-        """The OpenAPI document as a page."""
+        """Redirect to the page that shows the OpenAPI document."""
         return RedirectResponse("console/docs.html", 307, HEADERS)
 
     @router.get("/console")

@@ -21,8 +21,8 @@ _TASK = re.compile(r"[0-9]{1,19}")
 
 
 def _safe(form: re.Pattern[str], segment: str) -> str:
-    """Check a name that becomes part of a path at the meta server. Raises UnknownName for a name of another form, such
-    as `..`, which could lead to another path."""
+    """Decode a name that becomes part of a path at the meta server, and return it. Raises UnknownName for a name of
+    another form, such as `..`, which could lead to another path."""
     name = name_of(segment)
     if not form.fullmatch(name):
         raise UnknownName(

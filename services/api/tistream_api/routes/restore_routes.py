@@ -174,7 +174,8 @@ def _one(cluster_id: str, tenant_id: str, restore_id: str) -> str:
 
 
 def _tables(points: PointReads, view: TenantView, scope: Scope, ts: int) -> list[RestoreName]:
-    """The base tables of the scope at `ts`. Raises UnknownName, Gone, NotComplete, InvalidRequest."""
+    """The base tables of the scope at `ts`. Raises UnknownName, Gone, NotComplete, TableImported, InvalidRequest,
+    Unavailable."""
     if scope.table is not None:
         versions = [table_at(view.source, scope, ts, None)]
     else:

@@ -37,8 +37,8 @@ class NothingSigned(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """How URLs are signed. `sign` None: the object store cannot. `seconds`: how long a URL is valid; 0: this server
-    signs none."""
+    """How URLs are signed. `sign`: signs the URL of a byte range; None if the object store cannot sign. `seconds`: how
+    long a URL is valid; 0: this server signs no URLs."""
 
     sign: RangeSigner | None
     seconds: int
@@ -69,7 +69,8 @@ class SignedAnswers:
     def answer(
         self, source: TenantSource, scope: Scope, window: Window, resolved_ts: int, limits: StretchLimits
     ) -> SignedChanges:
-        """The answer for the beginning of the window. `scope` names a table; `resolved_ts` is the tenant's.
+        """The answer for a range of commit_ts at the beginning of the window. `scope` names a table; `resolved_ts` is
+        the tenant's.
 
         Raises:
             NothingSigned: this server signs no URLs.
@@ -114,8 +115,9 @@ class SignedAnswers:
 def next_stretch(
     source: TenantSource, scope: Scope, window: Window, resolved_ts: int, limits: StretchLimits
 ) -> Stretch:
-    """The stretch at the beginning of the window, a table's changes of which are read in one way. `scope` names a
-    table. `resolved_ts` is the tenant's. Raises Gone."""
+    """Choose the stretch at the beginning of the window: a range of commit_ts whose changes of a table a reader takes
+    in one way, from the object store or by a pull. `scope` names the table. `resolved_ts` is the tenant's. Raises
+    Gone."""
     if window.low == window.high:
         return Stretch(window.high, direct=True, groups=())
     window = Window(window.low, source.horizon(window, SPAN_ROWS))

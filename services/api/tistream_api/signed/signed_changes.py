@@ -34,8 +34,8 @@ class SignedReads:
         self, view: TenantView, scope: Scope, ask: SignedRequest, read_caller: ReadCaller, count: Callable[[int], None]
     ) -> SignedChanges:
         """The answer of SignedChanges. `count` is called with the bytes of the row groups, which count as served. If
-        the tenant's rate does not allow them now, the range is to be pulled, which slows its reader down. Raises
-        InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
+        the tenant's rate does not allow them now, the answer has no URLs and its `direct` is false: the reader must
+        pull the range, which slows it down. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
         check_kind(view, TenantKind.TIDB)
         self.answers.signing.signer()
         admitted = self.points.admission.begin(view, "SignedChanges", read_caller, trace.here())

@@ -13,8 +13,9 @@ SPAN_ROWS = 1 << 24  # row groups are looked up ahead for about this many rows
 
 @dataclass(frozen=True, slots=True)
 class StretchLimits:
-    """The most row groups, and bytes of them, that one answer has; and the least number of rows for which a reader is
-    sent to the object store, because a pull is cheaper for fewer."""
+    """The limits of one answer. `groups`, `bytes`: the most row groups that it has, and the bytes of these; only the
+    row groups that begin first may exceed them. `rows_min`: the least number of rows for which a reader is sent to the
+    object store, because a pull is cheaper for fewer."""
 
     groups: int = 64
     bytes: int = 1 << 30
@@ -23,8 +24,8 @@ class StretchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The changes above the beginning, up to and with `high`. With `direct`, all of their rows are in `groups`, each of
-    which may be given to the reader; otherwise `groups` is empty."""
+    """The changes of a window from its low end, up to and with `high`. With `direct`, all of their rows are in
+    `groups`, each of which may be given to the reader; otherwise `groups` is empty, and the reader must pull them."""
 
     high: int
     direct: bool

@@ -63,10 +63,10 @@ def held_by(picture: TenantReports) -> Hold | None:
 
 
 def _rank(hold: Hold, lasting: bool) -> tuple[int, int]:
-    """The sort key of holds; the lowest is shown. A failure of the platform comes before missing input. A hold whose
-    stage is the sorter is always such a failure, for example a tick that cannot write, or a task that has stopped. A
-    store that is not read comes before a range of a log that may be in it. A hold that names an object comes before one
-    that only says that there is no progress."""
+    """The sort key of holds; the lowest is shown. The order is: damage; a hold of the sorter, which is always a failure
+    of the platform, for example a tick that cannot write, or a task that has stopped; input that is missing and that
+    does not come by itself (`lasting`); a store that is not read, because a missing range of a log may be in it; a hold
+    that names an object; a hold that only says that there is no progress. Equal holds are in the order of _STAGES."""
     first = {"damaged": 0, "sort": 1}.get(hold.stage)
     if first is None and lasting and hold.stage == "push":
         first = 2
@@ -78,7 +78,8 @@ def _rank(hold: Hold, lasting: bool) -> tuple[int, int]:
 
 
 def _lasting(picture: TenantReports) -> list[Hold]:
-    """The holds that do not end by themselves. They are shown at once."""
+    """The holds that are shown at once, because they may last: damage, what a store waits for, a territory that its
+    agent does not read, and every other hold that names an object."""
     holds = [hold for status in picture.statuses.values() for hold in status.holds if hold.stage == "damaged"]
     for store in picture.stores:
         if store.hold is not None:

@@ -44,7 +44,7 @@ class TenantStatus:
 
     @property
     def sources(self) -> SourceReports:
-        """The statuses of the tenant's sources, from the ingest processes."""
+        """The object that asks the ingest processes for the statuses of sources, of any tenant."""
         return SourceReports(self.http, self.tenants)
 
     def status(self, view: TenantView) -> TenantProgress:
@@ -66,7 +66,7 @@ class TenantStatus:
 
     def coverage(self, view: TenantView, start: bytes, end: bytes) -> Coverage:
         """Ask the sorters which keys of `[start, end)` are complete up to which ts, and return their slices in key
-        order. Raises Unavailable if a sorter does not answer."""
+        order. An empty `end` is unbounded. Raises Unavailable if a sorter does not answer."""
         view.wait_fresh()
         view.earliest_ts()
         wanted = KeySpan(start, end)

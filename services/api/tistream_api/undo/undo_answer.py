@@ -18,8 +18,8 @@ from tistream_api.undo.changed_rows import ChangedRows, Place
 
 @dataclass(frozen=True, slots=True)
 class UndoAnswer:
-    """What the answer is made from, as of `ts`: the changes, the tables that still exist, by id, and the present state
-    of the changed rows (`standing`)."""
+    """Builds one answer of UndoTransactions, as of `ts`, from the changes, the tables that still exist, by id, and the
+    present state of the changed rows (`standing`)."""
 
     ts: int
     changed: ChangedRows
@@ -92,7 +92,7 @@ class UndoAnswer:
 
     def _named(self, one: Reversal | Conflict) -> dict[str, Any]:
         """The database, the table and the key of a row. Column names of the key are the present ones, or those of the
-        row's newest event if the table no longer exists or its key has other columns."""
+        row's first event if the table no longer exists or its key has other columns."""
         row = self.changed.rows[one.table_id, one.row]
         version = self.tables.get(one.table_id, row.version)
         same = row_cells.same_key_columns((row.version.table, version.table))

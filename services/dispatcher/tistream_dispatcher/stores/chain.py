@@ -124,7 +124,8 @@ class StoreChains:
     # -- input -----------------------------------------------------------------------------------------------------
 
     def must_read(self, ts: int) -> bool:
-        """Whether the file `ts` must be read: it is not known yet, and its chain still needs it."""
+        """Whether the file `ts` must be read. It need not if it is known already, or as old as files that are ignored
+        or not remembered any more. An unknown file between known ones must be read, because it breaks the chain."""
         if ts < self._ignored_below or ts in self._waiting or ts in self._damaged:
             return False
         place = self._territory(ts)

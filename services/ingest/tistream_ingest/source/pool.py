@@ -44,7 +44,7 @@ class RoutedPool:
 
     def reached_ts(self) -> int:
         """Read the tasks' manifests. Returns the ts up to which every committed row is in the pool. Raises Unavailable
-        if a task cannot be read."""
+        if a task cannot be read, CorruptObject or InvariantBroken if manifests are damaged or contradict each other."""
         route = self._route()
         if route.snapshot_ts is None or not route.tasks:
             raise Unavailable(f"tenant {self._tenant} has no tasks yet: {route.problem or 'its schema was not read'}")

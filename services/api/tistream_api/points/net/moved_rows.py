@@ -44,7 +44,7 @@ def paired(sets: Sequence[Rows]) -> Rows:
 
 
 def chosen(rows: Rows, at: Int64s) -> Rows:
-    """The events with these indexes."""
+    """The events of `rows` with the indexes `at`, in that order."""
     numbers: dict[str, Any] = {
         name: getattr(rows, name)[at] for name in ("commit_ts", "start_ts", "schema_version", "op", "new_at", "old_at")
     }

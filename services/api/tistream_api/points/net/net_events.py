@@ -84,7 +84,8 @@ def _streamed(
 
 
 def _whole(reads: PoolReads, part: TableComparison) -> tuple[list[Rows], Barrier | None] | None:
-    """All events of the table in one batch; None if there are too many to hold in memory."""
+    """All events of the table, as sets in no order, and the row after them that cannot be decoded, if there is one;
+    None if there are too many events to hold in memory."""
     sets: list[Rows] = []
     count = size = 0
     for rows in changed(reads, part, b""):

@@ -46,9 +46,9 @@ class NetPart:
 
 @dataclass(slots=True)
 class NetPage:
-    """One answer. It begins after the position `at`, and sends `parts` in order, at most `limit` events. `count` is
-    called with the numbers of events, rows and bytes that are about to be sent, `record_barrier` with a row that cannot
-    be decoded, and the answer ends early once `stopping` returns True."""
+    """One answer of DiffTable or of a squashed pull. It begins after the position `at`, and sends `parts` in order, at
+    most `limit` events. `count` is called with the numbers of events, rows and bytes that are about to be sent,
+    `record_barrier` with a row that cannot be decoded, and the answer ends early once `stopping` returns True."""
 
     kind: Kind
     scope: Scope

@@ -122,7 +122,7 @@ class Outside:
         return self._choice, self._scope
 
     def __call__(self, group: GroupRef, window: Window) -> bool:
-        """Whether no row of the group in the window gives an event that the filter selects."""
+        """Whether it is certain that no row of the group in the window gives an event that the filter selects."""
         physical_id = group.info.table_id_min
         if physical_id != group.info.table_id_max:
             return False  # rows of several small tables

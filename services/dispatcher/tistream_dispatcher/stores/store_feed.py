@@ -72,7 +72,8 @@ class StoreFeed:
         self._wide_ms = 0
 
     def close(self) -> None:
-        """Stop reading the store, and release the files that are in memory."""
+        """Release the files that are in memory, and keep no file from now on, because the store is not read any
+        more."""
         self._ahead.close()
 
     # -- finding files ---------------------------------------------------------------------------------------------

@@ -313,8 +313,8 @@ class TenantFeed:
             self._discovery.note(store_ids - self._share.named)
 
     def _store(self, store_id: int) -> None:
-        """Begin to read a store at the lowest position of its tasks, unless it is read already. The stores are then
-        LISTed at once."""
+        """Begin to read a store at the lowest position of its tasks, unless it is read already. LISTs are then due at
+        once."""
         if store_id not in self._stores:
             positions = self._receivers.lowest_positions(store_id)
             feed = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics, self.room)

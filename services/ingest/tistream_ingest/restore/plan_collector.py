@@ -23,7 +23,7 @@ class PlanCollector:
     metrics: IngestMetrics
 
     def step(self) -> None:
-        """Delete the plans of restores that are not under way, of all tenants. Raises Unavailable; the next call tries
+        """Delete the plans of restores that have ended, of all tenants. Raises Unavailable; the next call tries
         again."""
         # The LIST first: a restore that is queued later has no plan in it.
         keys = [info.key for info in self.objects.list_after(layout.RESTORES)]

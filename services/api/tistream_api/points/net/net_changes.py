@@ -72,8 +72,8 @@ def parts_between(
 
 def comparable(before: Table, after: Table) -> bool:
     """Whether rows of `before` and `after` can be compared: they are the same table, or, as after a TRUNCATE or
-    EXCHANGE, tables with the same kind of row key, at least one column id in common, and equal definitions of all such
-    columns."""
+    EXCHANGE, tables with the same kind of row key and at least one column id in common, and all such columns have the
+    same name, type, character set and elements."""
     if before.id == after.id:
         return True
     if (before.pk_is_handle, before.is_common_handle) != (after.pk_is_handle, after.is_common_handle):

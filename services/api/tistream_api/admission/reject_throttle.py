@@ -67,8 +67,8 @@ class RejectionLimit:
 
 
 def network_of(host: str) -> str:
-    """The network of an address, by which rejections are counted: of IPv6 the first 64 bits, which usually belong to
-    one machine; otherwise the address. Any other text is returned unchanged."""
+    """The network of an address, by which rejections are counted: for IPv6 the first 64 bits, which usually belong to
+    one machine; for IPv4 the address itself. A text that is no address is returned unchanged."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

@@ -106,8 +106,9 @@ class NeededBy:
 
 
 class Outside:
-    """Excludes row groups by their statistics (source_contract.Excluded): those of keys for which `where` cannot be
-    true, and those that have none of the operations. Of one scan, and not thread-safe."""
+    """Excludes row groups by their statistics (source_contract.Excluded): row groups of keys for which `where` cannot
+    be true, and row groups that give no event of the selected operations. Each scan has its own instance, which is not
+    thread-safe."""
 
     def __init__(self, choice: EventChoice, scope: Scope, source: ScanSource) -> None:
         self._choice, self._scope, self._source = choice, scope, source

@@ -135,8 +135,8 @@ class Receivers:
         task lacks a file.
 
         A chain is left out, so that it is read from its first file, if some task has no position in it and still
-        accepts its files (it has not `outlived` the chain). Chains older than one that began at or below the lowest
-        flushed_ts are left out too, because no task needs them any more.
+        accepts its files (it has not `outlived` the chain). A chain is also left out if a later chain of the store
+        began at or below the lowest flushed_ts, because no task needs its files any more.
         """
         firsts = sorted({chain.first_ts for task in self.received for chain in self._chains(task, store_id)})
         flushed_ts = self.flushed_ts()

@@ -261,7 +261,7 @@ class StoreChains:
 
     def _territory(self, ts: int) -> int | None:
         """The index of the chain to which a file with this ts belongs: the last one that begins at or below `ts`. None
-        before the first chain."""
+        if `ts` lies before the first chain."""
         for place in range(len(self._chains) - 1, -1, -1):
             if self._chains[place].first_ts <= ts:
                 return place

@@ -157,7 +157,8 @@ class TenantDriver:
             feeds[key][1].wake()
 
     def stores(self, cluster_id: str | None, tenant_id: str | None) -> StoreList:
-        """The status of every store that this dispatcher reads or will read; None as cluster or tenant id: of any."""
+        """The status of every store that this dispatcher reads or will read. `cluster_id`, `tenant_id`: only those of
+        this cluster or tenant; None: of any."""
         with self._lock:
             feeds = sorted(self._feeds.items(), key=lambda one: one[0])
         stores: list[StoreStatus] = []

@@ -27,7 +27,8 @@ class ReleaseInput:
 
     writes: the slices with commits in the window. values: the slices of `default` that may hold values of these
     commits. late: slices with commits at or below the window's low end, from metadata that earlier releases did not
-    have. metas: the names of the metadata objects of all these slices; compared: those of `late`.
+    have. metas: the names of the metadata objects of all these slices. compared: the names of the metadata objects of
+    the slices in `late`.
     """
 
     window: Window

@@ -103,7 +103,7 @@ class SqlObjects:
     chunk_rows = 10_000
 
     def __init__(self, objects: ObjectStore, dialect: Dialect) -> None:
-        """Create the target. `dialect` is that of the server that will run the files."""
+        """Create the target. `dialect` is the SQL dialect of the server that will run the files."""
         self._objects, self._dialect = objects, dialect
 
     def taken(self, one: NumberedTable) -> bool:

@@ -129,7 +129,8 @@ class SourceDriver:
         )
 
     def statuses(self, cluster_id: str | None, tenant_id: str | None) -> list[SourceStatus]:
-        """The status of each source that this process runs; None as cluster or tenant id: of any."""
+        """The status of each source that this process runs. `cluster_id`, `tenant_id`: only those of this cluster or
+        tenant; None: of any."""
         return [
             worker.status()
             for worker in self._workers()

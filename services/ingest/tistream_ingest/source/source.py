@@ -56,8 +56,8 @@ class TenantPool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceIdentity:
-    """The properties of a source that never change. snapshot_ts: that of the tenant. keep_index: whether the tenant's
-    index entries are kept."""
+    """The properties of a source that never change. snapshot_ts: the tenant's; its changes above it are read.
+    keep_index: whether the tenant's index entries are kept."""
 
     source_id: str
     tenant: TenantKey

@@ -188,7 +188,8 @@ def build_app(
 
 
 def _reading(tokens: TokenBoard, metrics: LoopMetrics) -> Loop:
-    """The loop that reads the tokens from the database. The first reader after a rest wakes it."""
+    """Make the loop that reads the tokens from the database. The loop makes long pauses while no API server polls the
+    tokens; the first API server that polls again wakes it."""
     loop = Loop("tokens", tokens.look, interval_ms=LOOK_MS, backoff_max_ms=LOOK_MS, metrics=metrics)
     tokens.wake = loop.wake
     return loop
@@ -200,7 +201,8 @@ def _look(server: MetaServer, check_ms: int) -> int:
 
 
 def _end_waits(stopping: Event, server: MetaServer, tokens: TokenBoard) -> None:
-    """Answer the long polls once the process is stopping. They wait for news only, and look at nothing meanwhile."""
+    """Wait until `stopping` is set, and then let all long polls answer, so that they do not delay the end of the
+    process. Until then no long poll checks `stopping`."""
     stopping.wait()
     server.end_waits()
     tokens.end()

@@ -134,7 +134,8 @@ def node(name: str) -> Subject:
 
 
 def token(one: TokenInfo) -> Subject:
-    """The audit subject for a token. It belongs to the tenant that the token's grants are for."""
+    """The audit subject for a token. It belongs to the tenant that its grants name; of several tenants, to the one with
+    the lowest ids; to no tenant if a grant covers a whole cluster or the platform."""
     of = tenant_of_grants(one.grants)
     return Subject(f"token {one.token_id}", None if of is None else TenantKey(*of))
 

@@ -115,8 +115,8 @@ class BackfillBook:
         return self.start_in(connection, key, BackfillSource(kind="br-full", url=url), [EVERY_TABLE])
 
     def end(self, key: TenantKey, backfill_id: str, state: State, reason: str | None = None) -> BackfillRow:
-        """Record that a running backfill has ended, in this state. Idempotent. Raises UnknownName, and AlreadyDiffers
-        if it has ended in another state."""
+        """Record that a running backfill has ended, in this state, and return its row. Idempotent. Raises UnknownName,
+        and AlreadyDiffers if it has ended in another state."""
 
         def body(connection: Connection) -> BackfillRow:
             tenant = tenant_rows.one(connection, key)

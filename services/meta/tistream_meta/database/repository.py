@@ -87,7 +87,8 @@ class Repository:
         self._engine.dispose()
 
     def prepare(self) -> int:
-        """Migrate the schema to the newest version. Returns that version."""
+        """Migrate the schema to the newest version. Returns that version. Raises NewerDatabase if a newer program made
+        the database."""
         with translated():
             version = migrate(self._engine, then=counter_rows.begin)
         self.prepared = True
@@ -196,7 +197,7 @@ class Repository:
         """Register a tenant, and its cluster if this is the cluster's first tenant. An existing tenant is returned
         unchanged; it is compared with those of `retention`, `encryption`, `index_keys` and `kind` that are not None.
         `default` is the retention of a new tenant for which None is given. Returns (the tenant, the change; None if the
-        tenant existed). Raises AlreadyDiffers if the tenant exists with other values."""
+        tenant existed). Raises AlreadyDiffers if the tenant exists with other values, or is being erased."""
 
         def create(connection: Connection) -> tuple[Tenant, bool]:
             return tenant_rows.create(connection, key, retention, encryption, default, self._now_ms, index_keys, kind)
@@ -204,7 +205,8 @@ class Repository:
         return self._change_tenant(key, create)
 
     def set_rule(self, key: TenantKey, rule: tenant_rows.Rule) -> tuple[Tenant, Change | None]:
-        """Set a tenant's retention, encryption key or quotas. Idempotent. Raises UnknownName."""
+        """Set a tenant's retention, encryption key or quotas. Idempotent. Returns (the tenant, the change; None if
+        nothing changed). Raises UnknownName."""
         return self._change_tenant(key, lambda connection: tenant_rows.set_rule(connection, key, rule))
 
     def _change_tenant(
@@ -253,7 +255,7 @@ class Repository:
         last_id: int = 0,
     ) -> Change | None:
         """Store a tenant's snapshot_ts and create its tasks, one for each of `spans`, in one transaction. Returns None
-        if the tenant has started already.
+        if the tenant has started already, is being erased, or does not exist.
 
         `continued` are tasks from before a restore of the database, and `last_id` is the highest id that the tenant
         used then. Raises AlreadyDiffers if another task has one of their ids.
@@ -363,9 +365,9 @@ class Repository:
         return self._write(body)
 
     def register(self, node_id: str, role: str, url: str, start: Start) -> tuple[Node, Change | None]:
-        """Register a start of a process. Idempotent. The tasks of a sorter get new epochs, which fences off an earlier
-        start. Raises Superseded if a newer start has registered.
-        """
+        """Register a start of a process, which also ends a drain of its node. The tasks of a sorter get new epochs,
+        which fences off an earlier start. Idempotent. Returns (the node, the change; None if this start was registered
+        already). Raises Superseded if a newer start has registered."""
         nodes = tables.nodes
 
         def body(connection: Connection) -> tuple[Node, Change | None]:
@@ -401,7 +403,8 @@ class Repository:
     # -- tokens --------------------------------------------------------------------------------------------------
 
     def tokens_version(self) -> int:
-        """The version of the token list. It grows whenever a token is created or revoked, and at each election."""
+        """The version of the token list. It grows whenever a token is created, revoked or loses a grant, and at each
+        election."""
         return self._transactions.run(lambda connection: counter_rows.read(connection, tables.TOKENS_VERSION))
 
     def known_tokens(self) -> KnownTokens:
@@ -413,7 +416,8 @@ class Repository:
         return self._transactions.run(token_rows.every)
 
     def store_token(self, token: StoreToken) -> TokenInfo:
-        """Store a token. Idempotent, also after it was revoked. Raises AlreadyDiffers, LimitReached."""
+        """Store a token. Idempotent, also after it was revoked. Raises AlreadyDiffers if it exists with another secret,
+        LimitReached if the tenant has too many valid tokens, and InvalidRequest if its grants are too long."""
         return self._write(lambda connection: token_rows.store(connection, token, self._now_ms))
 
     def revoke_token(self, token_id: str) -> TokenInfo:

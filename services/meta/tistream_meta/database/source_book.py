@@ -58,9 +58,10 @@ class StoredSources:
         upstream_id: str,
         also: Callable[[Connection], None] = lambda _: None,
     ) -> tuple[Source, bool]:
-        """Add a source. `snapshot`: the kind and the URL of the place from which the tenant's schema comes.
-        `upstream_id`: the id of the upstream cluster that the bucket states. Idempotent. Returns (the source, whether
-        it is new). If it is new, `also` is called in the same transaction. Raises UnknownName, AlreadyDiffers."""
+        """Add a source. `snapshot`: the kind of the place from which the tenant's schema comes, and its URL (None: the
+        kind has none). `upstream_id`: the id of the upstream cluster that writes the log backup. Idempotent. Returns
+        (the source, whether it is new). If it is new, `also` is called in the same transaction. Raises UnknownName, and
+        AlreadyDiffers if the tenant has another source."""
 
         def body(connection: Connection) -> tuple[Source, bool]:
             source, new = _add(connection, key, kind, url, snapshot, upstream_id, self._now_ms)
@@ -72,7 +73,8 @@ class StoredSources:
         return self._write(body)
 
     def remove(self, key: TenantKey, source_id: str) -> Source:
-        """Remove a source. Raises UnknownName."""
+        """Mark a source as removed, and return it. Raises UnknownName if the tenant has no such source, or it was
+        removed before."""
 
         def body(connection: Connection) -> Source:
             source = _remove(connection, key, source_id, self._now_ms)

@@ -98,7 +98,7 @@ def order_seals(connection: Connection, one: TaskOrder) -> None:
 
 
 def replace_sealed(connection: Connection, one: Succession) -> None:
-    """Replace sealed tasks by their children, which are assigned to the sorter of the first parent."""
+    """Replace sealed tasks by their children, which are assigned to the sorter of the parent with the lowest id."""
     parents = _TASKS.c.task_id.in_(one.parents)
     sorter = (
         connection.execute(select(_TASKS.c.sorter_node).where(parents).order_by(_TASKS.c.task_id)).scalars().first()

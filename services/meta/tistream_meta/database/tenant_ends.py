@@ -68,8 +68,8 @@ class TenantEnds:
         return self._write(lambda connection: self._set(connection, key, paused=int(paused)))
 
     def delete_in(self, key: TenantKey, grace_ms: int) -> tuple[Tenant, Change | None]:
-        """Schedule a tenant to be erased in `grace_ms` ms. This replaces an earlier schedule. Raises UnknownName, and
-        InvalidRequest if the tenant is being erased already."""
+        """Schedule a tenant to be erased in `grace_ms` ms. This replaces an earlier schedule. Returns (the tenant, the
+        change). Raises UnknownName, and InvalidRequest if the tenant is being erased already."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
             now_ms: int = connection.execute(select(self._now_ms)).scalar_one()
@@ -78,7 +78,8 @@ class TenantEnds:
         return self._write(body)
 
     def keep(self, key: TenantKey) -> tuple[Tenant, Change | None]:
-        """Cancel the deletion of a tenant. Raises UnknownName, and InvalidRequest if it is being erased."""
+        """Cancel the deletion of a tenant. Idempotent. Returns (the tenant, the change; None if no deletion was
+        scheduled). Raises UnknownName, and InvalidRequest if the tenant is being erased."""
         return self._write(lambda connection: self._set(connection, key, delete_at_ms=None))
 
     def begin_erasing(self, key: TenantKey) -> Change | None:
@@ -131,9 +132,8 @@ class TenantEnds:
             return self._write(body)
 
     def forget(self, key: TenantKey) -> Change:
-        """Delete every row of a tenant that is being erased, and the grants for it. Raises InvalidRequest if it is not
-        being erased.
-        """
+        """Delete every row of a tenant that is being erased, and the grants for it. The audit log is kept. Raises
+        UnknownName, and InvalidRequest if the tenant is not being erased."""
 
         def body(connection: Connection) -> Change:
             known = tenant_rows.one(connection, key)

@@ -77,7 +77,8 @@ class UsageBook:
         return self._transactions.run(body)
 
     def stored_now(self, key: TenantKey, now_ms: int) -> int | None:
-        """Bytes that a tenant has in the pool, as last reported; None if there was no report in the last NEWEST_MS."""
+        """Bytes that a tenant has in the pool, as reported for the newest hour that has a report; None if there was no
+        report for an hour that began in the last NEWEST_MS. `now_ms`: Unix ms."""
 
         def body(connection: Connection) -> int | None:
             stored = _stored_of(connection, key, now_ms - NEWEST_MS, now_ms + HOUR_MS)

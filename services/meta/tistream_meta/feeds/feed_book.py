@@ -49,8 +49,9 @@ class FeedBook:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def add(self, key: TenantKey, wanted: NewChangefeed) -> tuple[Shown, bool]:
-        """Add a feed with its shards. Returns (the feed, whether it is new). Raises UnknownName, AlreadyDiffers,
-        LimitReached, QuotaReached."""
+        """Add a feed with its shards. Returns ((the feed, its shards combined into one), whether the feed is new).
+        Raises UnknownName; AlreadyDiffers if another feed has this id, or uses one of its secrets; InvalidRequest if
+        its configuration has a wrong number of shards; LimitReached, QuotaReached."""
 
         def body(connection: Connection) -> tuple[Shown, bool]:
             limits = tenant_rows.one(connection, key).limits
@@ -81,7 +82,8 @@ class FeedBook:
         return self._write(body)
 
     def of_tenant(self, key: TenantKey) -> Sequence[Shown]:
-        """The feeds of a tenant, by id. Raises UnknownName."""
+        """The feeds of a tenant, by id, each with its shards combined into one (feed_shards.combined). Raises
+        UnknownName."""
 
         def body(connection: Connection) -> Sequence[Shown]:
             tenant_rows.one(connection, key)
@@ -96,20 +98,23 @@ class FeedBook:
         return self._transactions.run(body)
 
     def one(self, key: TenantKey, feed_id: str) -> Shown:
-        """A feed. Raises UnknownName."""
+        """A feed, with its shards combined into one (feed_shards.combined). Raises UnknownName."""
         return self._transactions.run(lambda connection: feed_rows.one(connection, key, feed_id))
 
     def pause(self, key: TenantKey, feed_id: str) -> Shown:
-        """Pause a feed. Idempotent. Raises UnknownName, AlreadyDiffers."""
+        """Pause a feed. Idempotent. Returns the stored feed, with its shards combined into one. Raises UnknownName, and
+        AlreadyDiffers if the feed has finished."""
         return self._change(key, feed_id, feed_changes.paused)
 
     def resume(self, key: TenantKey, feed_id: str, checkpoint_ts: int | None = None) -> Shown:
-        """Resume a feed; with `checkpoint_ts` move its checkpoint. Idempotent. Raises UnknownName, AlreadyDiffers,
-        InvalidRequest."""
+        """Resume a feed; with `checkpoint_ts` move its checkpoint. Idempotent. Returns the stored feed, with its shards
+        combined into one. Raises UnknownName, and the errors of feed_changes.resumed."""
         return self._change(key, feed_id, lambda feed, shard: feed_changes.resumed(feed, shard, checkpoint_ts))
 
     def update(self, key: TenantKey, feed_id: str, wanted: ChangedFeed) -> Shown:
-        """Change a feed that does not run. Idempotent. Raises UnknownName, AlreadyDiffers, InvalidRequest."""
+        """Change a feed that does not run. Idempotent. Returns the stored feed, with its shards combined into one.
+        Raises UnknownName; the errors of feed_changes.updated; QuotaReached if the tenant may not have its new shards;
+        AlreadyDiffers or LimitReached if its secrets cannot be stored."""
         return self._change(
             key,
             feed_id,
@@ -118,8 +123,9 @@ class FeedBook:
         )
 
     def skip(self, key: TenantKey, feed_id: str, skip: Skip) -> Shown:
-        """Store that a feed must leave out this event, for example one that its sink refuses. Idempotent. Raises
-        UnknownName, AlreadyDiffers, LimitReached."""
+        """Store that a feed must leave out this event, for example one that its sink refuses. Idempotent. Returns the
+        stored feed, with its shards combined into one. Raises UnknownName; AlreadyDiffers if the feed has finished;
+        LimitReached if it skips too many events; InvalidRequest if its sink does not leave out events."""
         return self._change(key, feed_id, lambda feed, _: feed_changes.skipping(feed, skip))
 
     def events(self, key: TenantKey, feed_id: str) -> Sequence[FeedEvent]:
@@ -160,8 +166,8 @@ class FeedBook:
 
     def resize(self, key: TenantKey, feed_id: str, shards: int) -> bool:
         """Order that a running feed gets another number of shards; its present shards stop first. Returns whether this
-        was ordered. It is not if the feed does not run, is being changed or was removed, or if the tenant's quota
-        forbids it."""
+        was ordered. It is not if the feed does not run, was removed, has this number already, or waits for an earlier
+        change of its shards, or if the tenant's quota forbids it."""
 
         def body(connection: Connection) -> bool:
             try:
@@ -187,8 +193,9 @@ class FeedBook:
             feed_policy.check_quotas(limits, feed.tenant, 0, had - feed_shards.shard_count(feed) + wanted)
 
     def remove(self, key: TenantKey, feed_id: str, *, keep_progress: bool = False) -> Shown:
-        """Remove a feed; its workers stop at their next beat. With `keep_progress` a feed that is created again under
-        this id, without a start_ts, continues from the progress in the sink. Raises UnknownName."""
+        """Remove a feed, and return what was stored of it; its workers stop at their next beat. With `keep_progress` a
+        feed that is created again under this id, without a start_ts, continues from the progress in the sink. Raises
+        UnknownName."""
 
         def body(connection: Connection) -> Shown:
             found = feed_rows.one(connection, key, feed_id)
@@ -204,8 +211,9 @@ class FeedBook:
         return self._write(body)
 
     def beat(self, beat: WorkerBeat, workers: Collection[str]) -> Sequence[Shown]:
-        """Store a worker's reports, renew its leases, and return the shards that the worker must hold. `workers` are
-        the live workers that are not being drained."""
+        """Apply a worker's reports, and return the shards that the worker must hold, each with its feed. Leases and
+        progress are written only if something has changed, or if a lease ends in less than RENEW_MS. `workers` are the
+        live workers that are not being drained."""
 
         def body(connection: Connection) -> Sequence[Shown]:
             found = self._judge(connection, beat, workers)

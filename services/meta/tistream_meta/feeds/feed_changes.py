@@ -78,12 +78,12 @@ def _retrying(feed: Feed, shard: HeldShard) -> int:
 
 
 def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
-    """The feed after a user has changed its sink, configuration or end. `checkpoint_ts` is that of its sink. A finished
-    feed whose end is moved to a later ts becomes paused.
+    """The feed after a user has changed its sink, configuration or end. `checkpoint_ts` is the feed's checkpoint in its
+    present sink. A finished feed whose end is moved to a later ts becomes paused.
 
     Raises:
         AlreadyDiffers: the feed runs, or has another revision than the caller has seen.
-        InvalidRequest: the end_ts is invalid.
+        InvalidRequest: the end_ts, or a number of shards in the configuration, is invalid.
     """
     if feed.state == "running":
         raise AlreadyDiffers(f"changefeed {feed.feed_id} runs: pause it, update it, and resume it")

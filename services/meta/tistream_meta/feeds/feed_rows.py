@@ -44,8 +44,9 @@ def store(connection: Connection, feed: Feed) -> None:
 
 
 def release(connection: Connection, feed: Feed, checkpoint_ts: int | None = None) -> None:
-    """End the leases of the feed's shards. Their next workers get new epochs, so that a report that arrives late
-    changes nothing. `checkpoint_ts` becomes the checkpoint that users see; None: it is unchanged."""
+    """End the leases of the feed's shards, and delete their reports. Their next workers get new epochs, so that a
+    report that arrives late changes nothing. `checkpoint_ts` becomes the checkpoint of every shard that users see;
+    None: the checkpoints are unchanged."""
     values: dict[str, Any] = {"node_id": None, "lease_until_ms": 0, "report": None}
     if checkpoint_ts is not None:
         values["checkpoint_ts"] = checkpoint_ts

@@ -57,7 +57,8 @@ def shards_max(config: Mapping[str, Any]) -> int | None:
 def cut_order(feed: Feed, sink_uri: str, config: Mapping[str, Any], checkpoint_ts: int) -> Recut | None:
     """The order to cut a feed that gets another sink URI and configuration; None if it keeps its shards. A feed is cut
     if the number of its shards changes, or the number of partitions, if a feed announces such changes in the topic
-    (`admin-events`)."""
+    (`admin-events`). `checkpoint_ts`: the feed's checkpoint, at which its present shards stop at the earliest. Raises
+    InvalidRequest if the configuration has a wrong number of shards."""
     was, before = shard_count(feed), json.loads(feed.config)
     becomes = by_load(feed, config) or configured_shards(config)
     announced = bool(_own(config, "admin-events", False))
@@ -103,7 +104,7 @@ def by_load(feed: Feed, config: Mapping[str, Any]) -> int | None:
 
 
 def resized(feed: Feed, shards: int, checkpoint_ts: int) -> Feed:
-    """Order that a running feed is cut into `shards` shards. The present ones stop at `checkpoint_ts`, or at the
+    """The feed with the order to cut it into `shards` shards. The present ones stop at `checkpoint_ts`, or at the
     highest ts above it that one of them has reached."""
     return replace(feed, shards=shards, recut=Recut(shards=shard_count(feed), at_ts=checkpoint_ts))
 
@@ -134,9 +135,9 @@ def continued_cut(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
 
 
 def postponed(feed: Feed, reports: Sequence[FeedReport | None]) -> Feed:
-    """Postpone a cut for which a stopped table holds back a shard, so that the other tables go on until that table has
-    caught up: its missing events belong to the partitions of the old shards. Nothing changes before every shard has
-    come to the cut, or if no table has stopped."""
+    """The feed with a later cut, if a table that has stopped holds back one of its shards. The other tables then
+    continue until that table has caught up, because its missing events belong to the partitions of the old shards. The
+    feed is returned unchanged if no table has stopped, or while a shard has not reached the ts of the cut."""
     at_ts = None if feed.recut is None else feed.recut.at_ts
     found = [one for one in reports if one is not None and one.reached_ts is not None]
     holds = any(not one.left for report in found for one in report.stopped)

@@ -84,9 +84,9 @@ class Ownership:
     def hold(self, heard_from: Callable[[], Iterable[str]]) -> bool:
         """Take the lease if no process holds it, or renew it if this process does. Returns True if this call has
         elected this process; False after a renewal, or if another process holds the lease. Nodes that have followed
-        routes which a restored database does not have cause a new election. Raises Unavailable if a renewal finds that
-        another process is the owner. `heard_from` returns the nodes with a heartbeat since its last call; it is called
-        before a renewal, with the lock held."""
+        routes which a restored database does not have cause a new election. Raises Unavailable if the database does not
+        answer, or if a renewal finds that another process is the owner. `heard_from` returns the nodes with a heartbeat
+        since its last call; it is called before a renewal, with the lock held."""
         if self._since_ms is None:
             return self._take()
         if self._restored:

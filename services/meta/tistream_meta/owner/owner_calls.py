@@ -104,7 +104,8 @@ class OwnerCalls:
 
     def look_after_nodes(self) -> int | None:
         """Loop body: update the states of nodes, run one step of the schedulers of tasks and stores, and publish the
-        routes. Returns the ms until the next call; None: as usual. A call is due sooner after `wake_looks`."""
+        routes. Does nothing if another meta server is the owner. Returns the ms until the next call; None: the loop's
+        usual interval. A call is due sooner after `wake_looks`. Raises Unavailable."""
         since_ms = self._ownership.since_ms  # read once, because another loop may lose the ownership meanwhile
         if since_ms is None:
             return None
@@ -225,13 +226,14 @@ class OwnerCalls:
 
         Args:
             seen: the newest routes that the node has followed.
-            sequence: grows with each heartbeat of this start, so that a late one is recognised.
+            sequence: grows with each heartbeat of this start, so that a late one is recognised and ignored.
             holdings: the tasks that a sorter holds or is prepared for.
             stores: the stores that a dispatcher reads or has found; new ones are assigned before this method returns.
 
         Raises:
             UnknownName: this start is not registered.
             Superseded: a newer start has registered under the same name.
+            Unavailable: this process is not the owner, or cannot read or write the database.
         """
         with self._locked():
             book = self._known()

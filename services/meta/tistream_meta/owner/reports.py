@@ -119,8 +119,8 @@ class Reports:
         return one.fenced_by if one.fenced_by >= task.task_epoch else None
 
     def last_report(self, task: Task, now_ms: int) -> SorterReport:
-        """The last report of a task's sorter about the task; NO_REPORT if the sorter has not reported the task.
-        `now_ms` is monotonic."""
+        """The last report of a task's sorter about the task; NO_REPORT if the sorter has not reported the task. A
+        report under another epoch than the task's counts only for its seal. `now_ms` is monotonic."""
         one = self._holding(task.sorter_node, task.task_id)
         if one is None:
             return NO_REPORT

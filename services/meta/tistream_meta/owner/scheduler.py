@@ -196,7 +196,8 @@ class Scheduler:
         return change, tuple(_ids(order.seal.children))
 
     def _working(self, book: OwnerCopy, task_id: int, now_ms: int) -> tuple[Task, seals.SorterReport]:
-        """Return the task if it is running and has no order to split or merge. Raises InvalidRequest otherwise."""
+        """Return (the task, the last report about it) if the task is running and has no order to split or merge. Raises
+        UnknownName, and InvalidRequest otherwise."""
         task = _find(book, task_id)
         if task.seal is not None:
             raise InvalidRequest(f"task {task_id} is about to be split or merged already: wait until that has ended")

@@ -127,7 +127,8 @@ class MetaServer:
     # -- loops ---------------------------------------------------------------------------------------------------
 
     def hold_lease(self) -> None:
-        """Loop body: become the owner, then renew the lease."""
+        """Loop body: take the owner's lease if no process holds it, or renew it if this process does. The first call
+        migrates the database before. Raises Unavailable."""
         if not self._prepared:
             log.info("database ready", extra={"schema_version": self._repository.prepare()})
             self._prepared = True
@@ -154,7 +155,7 @@ class MetaServer:
     def look_after_nodes(self) -> int | None:
         """Loop body: update the states of nodes, plan tasks and stores, and publish the routes
         (OwnerCalls.look_after_nodes). Does nothing if another meta server is the owner. Returns the ms until the next
-        call; None: as usual."""
+        call; None: the loop's usual interval."""
         return self._work.look_after_nodes()
 
     def activate_tenants(self) -> int:

@@ -50,7 +50,8 @@ class StoreKeeping:
         self._look_ms = 0
 
     def record(self, book: OwnerCopy, node_id: str, reported: Iterable[ReportedStore]) -> bool:
-        """Store what a dispatcher's heartbeat says about stores. Returns whether there are new stores."""
+        """Store what a dispatcher's heartbeat says about stores. Returns whether any store that a dispatcher has
+        reported waits for its row in the database."""
         self._heard.add(node_id)
         for one in reported:
             key = (one.tenant, one.store_id)
@@ -66,8 +67,10 @@ class StoreKeeping:
     def due(
         self, book: OwnerCopy, dispatchers: Mapping[str, NodeState], now_ms: int, *, turned: bool
     ) -> list[StoreAssignment]:
-        """Compute which stores must be assigned now: new ones, and those that move to another dispatcher. If `turned`,
-        the state of a node has changed, and all stores are examined; otherwise they are examined once in LOOK_MS."""
+        """Compute which stores must be written to the database now: new ones, those of lost dispatchers, and those that
+        move to another dispatcher. New stores have no dispatcher if none is alive. If `turned`, the state of a node has
+        changed, and all stores are examined; otherwise they are examined if there are new stores, or LOOK_MS after the
+        last time."""
         self._found = {
             key: store
             for key, store in self._found.items()

@@ -133,7 +133,7 @@ class RestoreBook:
 
     def report(self, key: TenantKey, restore_id: str, report: RestoreReport) -> Restore:
         """Store a process's progress, and renew its claim. Raises UnknownName, and ClaimEnded if another process has
-        claimed the restore since, or if it has ended."""
+        claimed the restore since, or if the restore has ended."""
 
         def body(connection: Connection) -> Restore:
             restore_policy.check_report(_one(connection, key, restore_id), report.epoch)

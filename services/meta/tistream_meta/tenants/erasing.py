@@ -39,7 +39,7 @@ class Owner(Protocol):
         """The retired stores whose files must be deleted; empty if another meta server is the owner."""
 
     def write(self, change: Callable[[], Change | None]) -> None:
-        """Execute a write as the owner, and publish the change in the routes. Raises Unavailable, Fenced."""
+        """Execute a write as the owner, and publish the change in the routes. Raises Unavailable."""
 
 
 @dataclass(slots=True)
@@ -65,8 +65,8 @@ class TenantEraser:
         self._store_sweeps: dict[tuple[TenantKey, int], _Sweep] = {}
 
     def step(self) -> int:
-        """Delete objects of each tenant and store that is being erased. Returns the ms until the next call. Raises
-        Unavailable."""
+        """Begin to erase the tenants whose time has come, and delete objects of each tenant and store that is being
+        erased. Returns the ms until the next call. Raises Unavailable."""
         ending = self._owner.ending()
         self._sweeps = {one.key: self._sweeps.get(one.key, _Sweep()) for one in ending if one.erasing}
         for tenant in ending:

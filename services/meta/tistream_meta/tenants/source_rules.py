@@ -43,9 +43,11 @@ class SourceRules:
         if one is named. Idempotent.
 
         Raises:
+            InvalidRequest: the request is malformed.
             UnknownName: no such tenant.
             SourceRefused: the bucket cannot be the tenant's source; the text states why.
             AlreadyDiffers: the tenant has another source.
+            LimitReached: the tenant has too many backfills.
             Unavailable: a store did not answer.
         """
         self._check_form(wanted)

@@ -30,7 +30,8 @@ def files_end(objects: ObjectStore, key: TenantKey, store_id: int, taken_ts: int
 
 
 def to_delete(objects: ObjectStore, key: TenantKey, store_id: int, through_ts: int) -> Iterator[str]:
-    """The object keys of a store's files up to `through_ts`. Later files show that the store has come back."""
+    """The object keys below a store's prefix that must be deleted: its files up to and including `through_ts`, and
+    objects that are not change files. Later files are kept, because they show that the store has come back."""
     for info in objects.list_after(layout.store_prefix(key, store_id)):
         name = layout.parse_change_file(info.key)
         if name is None or name[2] <= through_ts:

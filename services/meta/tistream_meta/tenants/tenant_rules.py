@@ -41,8 +41,8 @@ class TenantRules:
         `retention` None means the default of the settings. `encryption` None means that the tenant has no key of its
         own. `index_keys` says whether index entries are kept; None means that the sorters' setting applies. It never
         changes, because entries that were dropped would be missing. `kind` None means TiDB for a new tenant; the kind
-        never changes either. Raises AlreadyDiffers if the tenant exists with other settings, and InvalidRequest if the
-        object store cannot encrypt with a key.
+        never changes either. Raises AlreadyDiffers if the tenant exists with other settings or is being erased, and
+        InvalidRequest if the object store cannot encrypt with a key.
         """
         self._check(encryption)
         default = self.options.retention
@@ -63,12 +63,13 @@ class TenantRules:
         return self._done(lambda: self.repository.set_rule(key, limits))
 
     def pause(self, key: TenantKey, *, paused: bool) -> Tenant:
-        """Stop reading a tenant's files; with `paused` false, begin again. Raises UnknownName, InvalidRequest."""
+        """Stop reading a tenant's files; with `paused` false, begin again. Raises UnknownName, and InvalidRequest if
+        the tenant is being erased."""
         return self._done(lambda: self.repository.ends.pause(key, paused=paused))
 
     def delete(self, key: TenantKey, confirm: str, grace_ms: int) -> Tenant:
         """Schedule a tenant to be erased in `grace_ms` milliseconds. Raises UnknownName, and InvalidRequest if
-        `confirm` is not its name."""
+        `confirm` is not its tenant id, or if it is being erased already."""
         if confirm != key.tenant_id:
             raise InvalidRequest(
                 f"confirm is {confirm[:80]!r}: to delete tenant {key} with all that it has, say {key.tenant_id!r}",

@@ -98,7 +98,8 @@ class TokenBoard:
         return self._repository.tokens()
 
     def store(self, token: StoreToken) -> TokenInfo:
-        """Store a token, as the owner. Raises AlreadyDiffers, LimitReached, Unavailable."""
+        """Store a token, as the owner. Raises AlreadyDiffers, LimitReached, InvalidRequest (Repository.store_token),
+        Unavailable."""
         return self._as_owner(lambda: self._repository.store_token(token))
 
     def revoke(self, token_id: str) -> TokenInfo:

@@ -321,6 +321,7 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
 
 
 def _end_waits(stopping: Event, feed: ProgressFeed) -> None:
-    """Answer the long polls once the process is stopping."""
+    """Wait until `stopping` is set, and then let all long polls answer, so that they do not delay the end of the
+    process."""
     stopping.wait()
     feed.end()

@@ -31,7 +31,8 @@ _ARGUMENTS = {
 
 
 def command(environ: Mapping[str, str], program: Path, jars: Path) -> list[str]:
-    """The command line of the executor. Raises KeyError if a variable is not set."""
+    """The command line of a Spark executor. `program`: the path of Java; `jars`: the folder of Spark's jars; `environ`:
+    the environment variables of the pod. Raises KeyError if a variable is not set."""
     options = sorted((int(found[1]), name) for name in environ if (found := _OPTION.fullmatch(name)))
     memory = environ["SPARK_EXECUTOR_MEMORY"]
     arguments = [part for name, variable in _ARGUMENTS.items() for part in (name, environ[variable])]

@@ -78,7 +78,7 @@ def pointer_column(table: pa.Table) -> Int64s:
 
 
 def with_pointers(table: pa.Table, pointer: Int64s) -> pa.Table:
-    """Set the pointers of a table's rows; NOWHERE becomes null."""
+    """The table with these pointers in place of its own, one for each row; NOWHERE becomes null."""
     at = table.schema.get_field_index("pointer")
     return table.set_column(at, table.schema.field(at), pa.array(pointer, mask=pointer < 0))
 

@@ -59,7 +59,7 @@ def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
 
 def rows_to_copy(pointer: Int64s, book: PointedFiles, bytes_max: int) -> Bools:
     """Select the rows whose values are copied out of their change file, so that the file can be deleted: the rows of
-    row groups that few rows still use, with at most about `bytes_max` bytes together. Returns a mask; it is False for
+    each row group of which the given pointers need at most about `bytes_max` bytes. Returns a mask; it is False for
     rows whose values are in memory."""
     away = sources_of(pointer) >= book.at_hand
     if not away.any():

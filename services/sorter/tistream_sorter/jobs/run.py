@@ -89,13 +89,13 @@ class SparkRunner:
         return sorted(results, key=lambda result: order[result.task_id, result.number])
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
-        """Merge segments in LARGE_POOL, which yields to ticks. Each unit is a Spark task of its own. Returns the
-        results in the order of `units`."""
+        """Merge segments in the Spark pool LARGE_POOL, which yields to ticks. Each unit is a Spark task of its own.
+        Returns the results in the order of `units`. Raises Spark's exception if a Spark task died."""
         return self._each(units, shard_io.rewrite)
 
     def merge_index(self, units: Sequence[IndexUnit]) -> list[IndexResult]:
-        """Run merges of the version index in LARGE_POOL, which yields to ticks. Returns the results in the order of
-        `units`."""
+        """Run merges of the version index in the Spark pool LARGE_POOL, which yields to ticks. Each unit is a Spark
+        task of its own. Returns the results in the order of `units`. Raises Spark's exception if a Spark task died."""
         return self._each(units, shard_io.merge_index)
 
     def _each(self, units: Sequence[Unit], work: Callable[[str, KeyIds, Unit], Result]) -> list[Result]:
@@ -111,7 +111,8 @@ class SparkRunner:
         return list(self._context.runJob(self._context.parallelize(packed, len(packed)), given))
 
     def bases(self, units: Sequence[BaseUnit]) -> list[BaseResult]:
-        """Convert base chunks to base runs, each in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
+        """Convert base chunks to base runs in the Spark pool LARGE_POOL, which yields to ticks. Each unit is a Spark
+        task of its own. Returns the results in the order of `units`. Raises Spark's exception if a Spark task died."""
         url = self._url
 
         def given(bundle: Iterable[bytes]) -> Iterator[BaseResult]:

@@ -77,7 +77,8 @@ class Shard:
 
     @property
     def weight(self) -> int:
-        """The number of bytes that the shard must read. It decides how shards are distributed over Spark tasks."""
+        """Estimate the bytes that the shard must read: its row groups, and its UNMATCHED and READY parts, whether or
+        not they will be skipped. It decides how shards are distributed over Spark tasks."""
         groups = sum(group.length for file in self.files for group in file.wanted_groups)
         return groups + sum(part.size for part in (*self.unmatched, *self.ready)) + 4096
 

@@ -156,7 +156,8 @@ def process_shard(
 ) -> ShardResult:
     """Read, match, sort and write one shard, and record the time of each stage in `stages`. `objects` is read; `target`
     is written, perhaps in the background. The written objects have no effect until a manifest names them. `footers`: a
-    cache of the footers of change files; None: no cache."""
+    cache of the footers of change files; None: no cache. Damaged change files are reported in the result. Raises
+    CorruptObject for other damaged objects, and the errors of the object store."""
     began = time.perf_counter_ns()
     book = PointedFiles.of([_source(file) for file in shard.files])
     changes, bad = _read_files(objects, shard, footers)

@@ -39,11 +39,12 @@ def resolve(
     counters: dict[str, int],
 ) -> ExactMatch:
     """Match `entries` (columns of ShardEntries.facts), and return them with `ready`, the rows that an earlier tick
-    matched (row, part, start_ts, key, commit_ts). `high`: the watermark. `history`: the changes of slices in this tick
-    (slice_history.HISTORY). `scans`: its scans (contracts.SCANS_SCHEMA). Sets counts of dropped entries in `counters`.
+    matched (row, part, start_ts, key, commit_ts). `high`: the upper end of the window to flush, inclusive. `history`:
+    the changes of slices in this tick (slice_history.HISTORY). `scans`: its scans (contracts.SCANS_SCHEMA). Sets counts
+    of dropped entries in `counters`.
 
     In a pipelined transaction a prewrite of a higher generation, or a COMMITTED entry, may arrive after the commit. So
-    its prewrite and commit stay pending until the watermark has passed the commit: then all entries have arrived.
+    its prewrite and commit stay pending until `high` has reached the commit_ts: then all entries have arrived.
     """
     said = entries.filter(pl.col("type") == PREWRITE)
     prewrites = _best_prewrites(said)

@@ -71,8 +71,9 @@ class BaseConverter:
             self._wanted = frozenset(backfills)
 
     def convert(self, tasks: Sequence[Task]) -> bool:
-        """Look for new chunks, and convert some of them as one job. Returns whether a job was run. Does nothing before
-        the first `set_backfills`."""
+        """Look for new chunks, and convert some of them as one job. Passes the results to the tasks, whose next
+        manifests commit them. Also passes to each task the ts above which open backfills need its rows. Returns whether
+        a job was run. Does nothing before the first `set_backfills`."""
         with self._lock:
             wanted = self._wanted
         if wanted is None:

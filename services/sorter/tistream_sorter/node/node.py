@@ -105,7 +105,7 @@ class SorterNode:
     ) -> bool:
         """Hold exactly the wanted tasks, each under its epoch, and pass them the owner's orders to split or merge.
         keep: retention of committed rows by tenant, in ms. Claims run in parallel. Returns False if some claims must be
-        repeated, because the store did not answer."""
+        repeated, because they failed or their result is not known."""
         epochs = {identity.task_id: identity.task_epoch for identity in wanted}
         with self._lock:
             current = {task_id: held.task.state.identity.task_epoch for task_id, held in self._held.items()}

@@ -38,7 +38,8 @@ class UpkeepJobs(ABC, Generic[Unit]):
         self._one_by_one = False
 
     def work(self, tasks: Sequence[Task]) -> bool:
-        """Run the units of work that are due as one job. Returns whether there were any."""
+        """Run the units of work that are due, at most UNITS_MAX, as one job; after a job that failed as a whole, each
+        as a job of its own. Returns whether there were any units. Failures are logged, and their tasks pause."""
         held = {task.task_id for task in tasks}
         self._looked = {task_id: state for task_id, state in self._looked.items() if task_id in held}
         self._pauses.keep_only(held)

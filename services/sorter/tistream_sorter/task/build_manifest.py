@@ -24,8 +24,10 @@ def manifest_of(
 ) -> tuple[Manifest, TaskState]:
     """Build the next manifest of a task from `state`. Returns it, and the state after its commit.
 
-    A checkpoint manifest lists all live segments, and applies retention. These manifests are checkpoints: the first of
-    a child task, a seal (which names `children`), one of a state with `restate`, and every `checkpoint_every`-th.
+    `segments` are the new segments, with the rows of the window (low_ts, state.flushed_ts]; `state` has them in its
+    live segments already. `now_ms`: wall clock. A checkpoint manifest lists all live segments, and applies retention.
+    These manifests are checkpoints: the first of a child task, a seal (which names `children`), one of a state with
+    `restate`, and every `checkpoint_every`-th.
     """
     identity, number = state.identity, state.number + 1
     due = number - state.checkpoint >= identity.checkpoint_every

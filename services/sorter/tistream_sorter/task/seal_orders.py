@@ -26,7 +26,7 @@ Children = tuple[tuple[int, KeySpan], ...]
 class FittingOrder:
     """An order to split or merge that was checked against the task's span. `children` are in key order. `stop_at`: the
     ts at which tasks that merge stop; None for a split. `final`: a task that merges may seal itself once it has stopped
-    there."""
+    there. `parents`: the ids of all tasks that merge, in key order; empty for a split."""
 
     children: Children
     stop_at: int | None

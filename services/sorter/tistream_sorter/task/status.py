@@ -87,9 +87,10 @@ def is_late(state: TaskState, now_ms: int) -> bool:
 
 
 def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
-    """The holds (see glossary) for the slowest watermark rows that wait for a log range. If the watermark is above the
-    ts at which the task stops for a merge, and that ts is older than LATE_MS, also a hold that says so. If the
-    watermark is older than LATE_MS, also one for the slice that is furthest behind."""
+    """The holds (see glossary) for at most WAITING_TOLD watermark rows that wait, those of the slowest slices. If the
+    watermark is above the ts at which the task stops for a merge, and that ts is older than LATE_MS, also a hold that
+    says so. If the watermark is older than LATE_MS, also one for the slice that is furthest behind. `now_ms`: wall
+    clock."""
     slices = state.slices
     tenant = state.identity.tenant
     holds = [
@@ -129,8 +130,10 @@ def no_room(ref: FileRef, received: Positions) -> Hold:
 
 
 def store_need(state: TaskState, durable: TaskState, received: Positions, store_id: int) -> StoreNeed:
-    """What the task still needs from a store: its files, up to which positions, and the first slice or waiting
-    watermark row that depends on it. `state` includes files that no manifest covers yet."""
+    """What the task still needs from a store. The result has the positions of the store's chains after all queued files
+    (`received`) and in the newest manifest, the ts of the oldest file whose values pending rows use, and the first
+    slice and the first waiting watermark row that depend on the store. `state` includes files that no manifest covers
+    yet; `durable` is the state of the newest manifest."""
     slices = state.slices
     resting, row = slices.resting_on(store_id)
     return StoreNeed(
@@ -158,7 +161,7 @@ def _slice_status(piece: SliceState, waits_for: str | None) -> SliceStatus:
 
 
 def coverage(state: TaskState, only: KeySpan) -> Coverage:
-    """The slices inside the span `only`, in key order."""
+    """The slices that overlap the span `only`, clipped to it, in key order."""
     clipped = state.identity.span.clip(only)
     if clipped is None:
         return Coverage(slices=[])

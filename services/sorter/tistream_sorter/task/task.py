@@ -28,8 +28,9 @@ from tistream_sorter.upkeep.load import LoadMeter
 
 
 class Troubles(NamedTuple):
-    """What a task's status says though the state stays the same. `received`: the positions after all queued files,
-    while they are not applied because of `trouble` or `stopped`."""
+    """The parts of a task's status that may change while its state stays the same. `late`: whether the watermark is
+    older than LATE_MS. `received`: the positions after all queued files if the task has a `trouble` or is `stopped`, so
+    that these files are not applied; otherwise None."""
 
     trouble: str | None
     stopped: str | None

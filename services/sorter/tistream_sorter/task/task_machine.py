@@ -117,7 +117,7 @@ class TaskMachine:
 
     def settle(self, now_ms: int) -> list[str]:
         """Apply the notes of other threads to the state. Returns the keys of objects that no manifest will name, so
-        they are garbage. `now_ms`: monotonic."""
+        they are garbage. Does nothing while files are partly applied. `now_ms`: monotonic."""
         if self._application is not None:
             return []
         notes = self._mail.notes()

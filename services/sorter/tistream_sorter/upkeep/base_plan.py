@@ -55,8 +55,8 @@ class OpenBackfill:
 
 
 def wanted(state: TaskState, backfill: OpenBackfill) -> list[int]:
-    """The numbers, in order, of the existing chunks that overlap the task's span and that the task has not converted
-    yet."""
+    """The numbers, in order, of the existing chunks that overlap the task's span, were not refused, and that the task
+    has not converted yet. Chunks whose base_ts is not known yet are left out."""
     identity = state.identity
     return [
         number

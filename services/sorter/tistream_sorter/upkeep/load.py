@@ -34,7 +34,7 @@ class LoadMeter:
         self._split: tuple[tuple[_Recent, ...], int, bytes] = (), 0, b""  # last input, time and result
 
     def add(self, groups: Iterable[RowGroupRef], now_ms: int) -> None:
-        """Count row groups whose rows were read and committed."""
+        """Count row groups whose rows were read and committed at `now_ms`, by their stored bytes."""
         found = list(groups)
         if not found:
             return

@@ -117,7 +117,8 @@ class _Ahead:
     held: list[pa.Table] = field(default_factory=list)
 
     def up_to(self, bound: bytes | None, schema: pa.Schema) -> pa.Table:
-        """Remove and return the next rows with keys at or below `bound`; None: all remaining rows."""
+        """Remove and return the next rows with keys at or below `bound`; None: all remaining rows. `schema`: that of
+        the stream's tables, for a result without rows."""
         tables: list[pa.Table] = []
         while True:
             if not self.held:

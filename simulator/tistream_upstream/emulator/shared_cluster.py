@@ -28,13 +28,15 @@ class Shared:
         self.pd_url = ""
 
     def advance(self, to_us: int) -> None:
-        """Advance the cluster's clock with the lock held, and wake the streams that have something to send."""
+        """Advance the cluster's clock, and wake the streams that have something to send. The caller must hold the lock
+        (`changed`)."""
         self.upstream.advance(to_us)
         if any(feed.waiting or feed.closed for feed in self.streams):
             self.changed.notify_all()
 
     def call(self, rpc: str, answer: Callable[[Upstream], Any]) -> Any:
-        """Answer a call with the lock held, and count it."""
+        """Call `answer` with the cluster while the lock is held, and return its result. Counts the call under the name
+        `rpc`."""
         with self.changed:
             self.upstream.counters.calls[rpc] += 1
             return answer(self.upstream)

@@ -174,7 +174,9 @@ class Catalog:
         return database
 
     def make_table(self, database_id: int, name: str, handle: str, columns: int, *, indexed: bool) -> Table:
-        """Make a table without adding it to the catalog."""
+        """Make a table without adding it to the catalog. `handle`: a kind of layout.HANDLES. `columns`: the number of
+        columns besides those of the key and the stamp. `indexed`: it gets a secondary index, if it has a column of type
+        int."""
         table_id = self.new_id()
         shape = self.columns_of(handle, columns)
         pools = {c.id: c.kind.pool(self.rng, nullable=not c.not_null) for c in shape if not c.primary}
@@ -213,7 +215,8 @@ def dump(info: Json) -> bytes:
 
 
 def draw(layout: Layout, rng: random.Random, key_cells: Sequence[Cell], stamp: int) -> tuple[Cell, ...]:
-    """Draw the cells of a new row, in the order of `layout.written`."""
+    """Draw the cells of a new row, in the order of `layout.written`. The first ones are `key_cells`. `stamp` is the
+    value of the stamp column."""
     picks = rng.randbytes(len(layout.written))
     cells: list[Cell] = list(key_cells)
     for at in range(len(key_cells), len(layout.written)):
@@ -229,7 +232,8 @@ def draw(layout: Layout, rng: random.Random, key_cells: Sequence[Cell], stamp: i
 
 
 def changed(layout: Layout, rng: random.Random, row: Row, stamp: int) -> tuple[Cell, ...]:
-    """Draw the cells of an updated row: a new stamp, and new values in up to two other columns."""
+    """Draw the cells of an updated row, in the order of `layout.written`: the stamp column gets `stamp`, and up to two
+    other columns get new values."""
     cells = list(layout.adapt(row))
     for at, column in enumerate(layout.written):
         if column.name == STAMP:

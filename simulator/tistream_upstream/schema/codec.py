@@ -37,12 +37,13 @@ def record_key(table_id: int, handle: int) -> bytes:
 
 
 def common_handle(datums: Sequence[str | int]) -> bytes:
-    """Encode the handle of a clustered key that is not a single integer: its datums in key encoding (utf8mb4_bin)."""
+    """Encode the handle of a clustered key that is not a single integer: its datums in key encoding (utf8mb4_bin),
+    padded with zero bytes to at least 9."""
     return b"".join(key_datum(datum) for datum in datums).ljust(9, b"\0")
 
 
 def key_datum(datum: str | int) -> bytes:
-    """Encode a datum as in a key."""
+    """Encode a datum as in a key: a byte for its type, then the value in an order-preserving form."""
     if isinstance(datum, int):
         return bytes((FLAG_INT,)) + comparable_int(datum)
     return bytes((FLAG_BYTES,)) + encode_bytes(datum.encode())
@@ -129,7 +130,8 @@ def varint(value: int) -> bytes:
 
 
 def row_v1(cells: Sequence[tuple[int, int | bytes | None]]) -> bytes:
-    """Encode a row value of format v1, which the `mysql` schema uses. Cells are integers, bytes, or None for NULL."""
+    """Encode a row value of format v1, which the `mysql` schema uses. `cells` are (column id, cell); a cell is an
+    integer, bytes, or None for NULL."""
     out = bytearray()
     for id_, cell in cells:
         out += bytes((FLAG_VARINT,)) + varint(id_)

@@ -37,10 +37,11 @@ class Upload:
 class Store:
     """A store and its agent.
 
-    `pushed_ts` is the ts of its last file that has arrived, and `cut_ts` the ts of its last file. `gone`: the store
-    never comes back. `late` is an upload of a dead agent that may still arrive. `broken`: that upload has arrived
-    although another file has the same prev_ts, so the store needs a new chain. `doubtful` are the spans in the files
-    that were cut after that upload; `doubt_ts` is the promised_ts of that time.
+    `pushed_ts` is the ts of its last file that has arrived, and `cut_ts` the ts of the last file that its agent has
+    made. `begin_anew`: its next file begins a new chain. `gone`: the store never comes back. `late` is an upload of a
+    dead agent that may still arrive. `broken`: that upload has arrived although another file has the same prev_ts, so
+    the store needs a new chain. `doubtful` are the spans in the files that were made after that upload; `doubt_ts` is
+    the promised_ts of that time.
     """
 
     id: int
@@ -114,7 +115,8 @@ class Agents:
         return region.open
 
     def close(self, region: Region) -> None:
-        """End the range that is collected, at the region's last log entry."""
+        """End the range that is collected, at the region's last log entry, and give it the region's present
+        resolved_ts."""
         ts = self._world.ts()
         store_id = region.store_id
         self._kv.max_ts[store_id] = max(self._kv.max_ts[store_id], ts)
@@ -147,8 +149,9 @@ class Agents:
         self._world.after(period, lambda: self._push_tick(store))
 
     def push(self, store: Store, *, now: bool = False) -> None:
-        """Cut a file from the ranges of a store's agent, and upload it. With `now`, the file arrives at once, even if
-        the store is slow."""
+        """Make a file of the ranges of a store's agent, and begin to upload it; at random, make it twice. Does nothing
+        if there is no range, or if the store must begin a new chain and its scans are not complete. With `now`, the
+        file and the earlier uploads arrive at once, even if the store is slow."""
         if now:
             self._arrive_all(store)
         anew = store.begin_anew

@@ -154,7 +154,8 @@ class Kv:
             self._apply(txn, one)
 
     def one_phase(self, txn: Txn) -> None:
-        """Prewrite and commit a transaction in one command, in one region (1PC). Raises Conflict."""
+        """Prewrite and commit a transaction in one command (1PC). All of its keys must be in one region. Raises
+        Conflict."""
         for one in txn.mutations:
             self._check(txn, one)
         ((region, found),) = self._by_region(txn.mutations)
@@ -282,7 +283,8 @@ class Kv:
         return sum(map(len, self._versions.values()))
 
     def forget(self, before_ts: int) -> None:
-        """Drop versions below `before_ts`, which no scan will read."""
+        """Drop versions below `before_ts`, which no scan will read, in groups of about a second. Also forget the times
+        of commits below it, by which conflicts are found."""
         for bucket in [bucket for bucket in self._versions if bucket < before_ts >> _BUCKET_BITS]:
             del self._versions[bucket]
         self._last_commit = {key: ts for key, ts in self._last_commit.items() if ts >= before_ts}

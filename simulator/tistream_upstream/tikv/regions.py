@@ -56,12 +56,10 @@ class Range:
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """A region. `open`: the range that its leader's agent collects; None while no agent watches the region.
-
-    `index`: the last log index. `resolver_ts`: the resolved_ts that the present leader has computed. `told_ts` is the
-    resolved_ts of the last closed range of its keys. `holders`: transactions with locks in the region, and their number
-    of locks.
-    """
+    """A region. `open`: the range that its leader's agent collects; None while no agent watches the region. `index`:
+    the last log index. `store_id`: the store of its leader. `resolver_ts`: the resolved_ts that the present leader has
+    computed. `told_ts` is the resolved_ts of the last closed range of its keys. `holders`: transactions with locks in
+    the region, and their number of locks."""
 
     id: int
     version: int

@@ -106,7 +106,8 @@ class Churn:
             self._agents.watch(child, after=(parent,))
 
     def merge(self) -> bool:
-        """Merge two neighbouring regions. Returns whether regions were merged."""
+        """Merge two neighbouring regions, chosen at random. Returns whether they were merged. They are not if an agent
+        does not watch both, or if few regions are left."""
         regions = self._regions.all
         if len(regions) < 2 or len(regions) <= self._config.regions // 2:
             return False
@@ -131,7 +132,8 @@ class Churn:
         return True
 
     def move(self) -> bool:
-        """Move a region to another leader. Returns whether one was moved."""
+        """Elect a store, chosen at random, as the leader of a region; it may be the present leader. Returns False if no
+        agent watches the region that was chosen."""
         region = self._rng.choice(self._regions.all)
         if not self._agents.watched(region):
             return False
@@ -139,7 +141,8 @@ class Churn:
         return True
 
     def elect(self, region: Region, store: Store) -> None:
-        """Make a store the leader of a region. The Raft log continues; the resolved_ts is computed anew."""
+        """Make a store the leader of a region. The Raft log continues; the resolved_ts is computed anew. If no agent
+        watches the region, see `_hand_over`."""
         if not self._agents.watched(region):
             self._hand_over(region, store)
             return
@@ -153,7 +156,8 @@ class Churn:
     # -- stores ---------------------------------------------------------------------------------------------------
 
     def restart(self) -> bool:
-        """Restart an agent. Some of its regions may move in the meantime. Returns whether an agent was restarted."""
+        """Restart an agent. If it loses data, some of its regions get other leaders, and the lost spans are scanned.
+        Returns True."""
         store = self._any_store()
         lost = self._agents.die(store, lose=self._rng.random() < self._config.churn.lost_push)
         if lost:
@@ -204,8 +208,9 @@ class Churn:
         store.up = True
 
     def _hand_over(self, region: Region, store: Store) -> None:
-        """Give a region a new leader, because the agent of its leader died. The new agent collects its log at once, at
-        once but with a gap, or only after a scan."""
+        """Make `store` the leader of a region whose log no agent collects, because the agent of its leader died. If the
+        leader changes, the new agent may collect the log from the next entry on; the entries that the dead agent has
+        not pushed are then missing. Otherwise no agent collects the log before a scan."""
         moved = region.store_id != store.id
         region.store_id, region.resolver_ts, region.open = store.id, 0, None
         self._kv.raise_max_ts(store.id)

@@ -170,7 +170,8 @@ class Ddl:
         then: Callable[[], None],
         enact: Callable[[], None] | None = None,
     ) -> None:
-        """Run one transaction. `enact` is called when it is decided, `then` shortly after it has ended."""
+        """Run one transaction. `enact` is called when it is decided, `then` shortly after it has ended. Deletes of keys
+        that do not exist are left out; if no change remains, only `then` is called, at once."""
         mutations = [Mutation(key, OP_DELETE if value is None else OP_PUT, value) for key, value in puts]
         mutations = [one for one in mutations if one.op == OP_PUT or self._kv.value(one.key) is not None]
         if not mutations:

@@ -220,7 +220,8 @@ class Session:
         self._later(txn, rng.randint(0, 5), begin)
 
     def _give_up(self, txn: Txn, locked: int) -> None:
-        """Roll back the first `locked` keys, and sometimes a key that was not prewritten."""
+        """Roll back the first `locked` keys, and sometimes a key that was not prewritten. At random the client counts
+        as dead: then only the primary is rolled back now, and the other locked keys later, as readers do."""
         keys = [one.key for one in txn.mutations[:locked]]
         if locked > 1 and self._fates.random() < self._mix.orphaned:
             self._kv.release(txn)

@@ -182,7 +182,8 @@ class Truth:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """Every committed row above the snapshot that was processed; the platform must have them. Requires `keep`."""
+        """Every committed row above the snapshot that was processed, without index entries (schema COLUMNS). The
+        platform must have them. Requires `keep`."""
         assert self._keep
         return pl.DataFrame(self._raw, COLUMNS, orient="row").sort("commit_ts", "start_ts", "key")
 

@@ -35,14 +35,16 @@ class Subscription:
     deltas: deque[cdcpb.Event] = field(default_factory=deque)
 
     def wants(self, row: Row, clips: bool) -> bool:
-        """Whether the stream sends a row of the region to this subscription. `clips`: it leaves out rows outside of the
-        requested range."""
+        """Whether the stream sends a row of the region to this subscription. Rows whose txn_source has bits above the
+        lowest eight are never sent, nor are rows with a txn_source if the request has filter_loop. `clips`: it leaves
+        out rows outside of the requested range."""
         if row.txn_source >> 8 or (self.request.filter_loop and row.txn_source & 0xFF):
             return False
         return not clips or (row.key >= self.start and (not self.end or row.key < self.end))
 
     def event(self, rows: Iterable[cdcpb.Event.Row] = (), index: int = 0) -> cdcpb.Event:
-        """Make an event of this subscription with these rows."""
+        """Make an event of this subscription with these rows. `index`: the Raft log index of the rows' command; 0: the
+        event has none."""
         request = self.request
         entries = cdcpb.Event.Entries(entries=rows)
         return cdcpb.Event(region_id=request.region_id, request_id=request.request_id, index=index, entries=entries)

@@ -39,7 +39,8 @@ class GcState:
         )
 
     def update_service(self, name: str, ttl_s: int, ts: int, now_ms: int) -> int:
-        """Answer UpdateServiceGCSafePoint. Returns min_safe_point. If it is above `ts`, the hold was refused."""
+        """Answer UpdateServiceGCSafePoint: set the hold `name` at `ts` for `ttl_s` seconds, or remove it if `ttl_s` is
+        not positive. Returns min_safe_point. If it is above `ts`, the hold was refused."""
         if ttl_s <= 0:
             self.holds.pop(name, None)
             return self.lowest(now_ms)

@@ -53,8 +53,9 @@ class Mvcc:
         self._locks[row.key] = row
 
     def changes(self, start: bytes, end: bytes, above: int) -> Iterator[Row]:
-        """The locks, and the versions above the ts `above`, of the raw keys [start, end). They are ordered by key; for
-        each key, the lock comes first, then the versions, newest first."""
+        """The locks, and the versions above the ts `above`, of the raw keys [start, end), as COMMITTED rows. They are
+        ordered by key; for each key, the lock comes first, then the versions, newest first. Changes whose txn_source
+        has bits above the lowest eight, which TiKV's stream leaves out, are not returned."""
         keys = set(self._locks.irange(start, end or None, (True, False)))
         keys.update(self._versions.irange(start, end or None, (True, False)))
         for key in sorted(keys):
@@ -66,7 +67,7 @@ class Mvcc:
                     yield version
 
     def lowest_lock(self, start: bytes, end: bytes) -> int | None:
-        """The lowest start_ts of the locks in [start, end)."""
+        """The lowest start_ts of the locks in [start, end); None if there is no lock."""
         return min(
             (self._locks[key].start_ts for key in self._locks.irange(start, end or None, (True, False))), default=None
         )

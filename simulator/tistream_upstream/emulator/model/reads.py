@@ -26,7 +26,8 @@ class Reads:
     counters: Counters
 
     def region_error(self, store_id: int, context: kvrpcpb.Context) -> errorpb.Error | None:
-        """The error for a request whose region the store does not serve; None if it serves the region."""
+        """The error for a request whose region the store does not serve, or whose epoch is not the region's; None if
+        the store can serve the request."""
         region = self.regions.by_id.get(context.region_id)
         if region is None or store_id not in region.peers:
             return errorpb.Error(
@@ -41,8 +42,8 @@ class Reads:
         return None
 
     def scan(self, store_id: int, request: kvrpcpb.ScanRequest) -> kvrpcpb.ScanResponse:
-        """Answer KvScan: the key-value pairs of the region at the ts `version`. A locked key has the lock as the error
-        of its pair."""
+        """Answer KvScan: the key-value pairs of the region in [start_key, end_key) at the ts `version`, at most
+        `limit`. A locked key has the lock as the error of its pair."""
         error = self.region_error(store_id, request.context)
         if error is not None:
             return kvrpcpb.ScanResponse(region_error=error)
@@ -59,7 +60,8 @@ class Reads:
         return kvrpcpb.ScanResponse(pairs=pairs)
 
     def raw_scan(self, store_id: int, request: kvrpcpb.RawScanRequest, ts: int, now_s: int) -> kvrpcpb.RawScanResponse:
-        """Answer RawScan: the key-value pairs of the region at `ts`. Expired ones are left out."""
+        """Answer RawScan: the key-value pairs of the region in [start_key, end_key) at `ts`, at most `limit`. Pairs
+        that have expired at `now_s` (Unix seconds) are left out."""
         error = self.region_error(store_id, request.context)
         if error is not None:
             return kvrpcpb.RawScanResponse(region_error=error)
@@ -81,7 +83,8 @@ class Reads:
         return None
 
     def puts(self, request: kvrpcpb.RawBatchPutRequest, now_s: int) -> list[Row]:
-        """The rows of a RawBatchPut, without their timestamps. `ttls` has one value for all pairs, or one for each."""
+        """The rows of a RawBatchPut, without their timestamps. `ttls` of the request has one value for all pairs, or
+        one for each. `now_s`: Unix seconds, from which a ttl counts."""
         given: Sequence[int] = request.ttls or [request.ttl]
         ttls = given if len(given) == len(request.pairs) else [given[0]] * len(request.pairs)
         return [

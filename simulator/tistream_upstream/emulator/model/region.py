@@ -73,7 +73,7 @@ class RegionTable:
         self._sort()
 
     def change(self, regions: Iterable[Region], gone: Iterable[int]) -> None:
-        """Replace regions and remove those that are gone."""
+        """Add `regions`, which replace those of the same ids, and remove the regions with the ids `gone`."""
         for region_id in gone:
             self.by_id.pop(region_id, None)
         for region in regions:

@@ -84,7 +84,8 @@ class Store:
         feed.subscriptions.clear()
 
     def request(self, feed: Feed, request: cdcpb.ChangeDataRequest, now_ts: int, safe_point: int) -> None:
-        """Handle a request that a client has sent on a stream."""
+        """Handle a request that a client has sent on a stream. `now_ts` and `safe_point` (TSO) are used by the counters
+        only."""
         features = feed.features(request)
         kind = request.WhichOneof("request")
         if kind == "deregister":

@@ -12,11 +12,11 @@ class TxnMix:
     """The kinds of transactions, each as a share of all transactions. The rest are pessimistic two-phase commits.
 
     `one_phase`: 1PC, of transactions in one region. `abandoned`: rolled back before or after some prewrites. `orphaned`
-    (a share of the abandoned ones): the client died; readers roll back the primary's key, and the other keys one by
-    one, `late_ms` later. `late_secondaries`: secondaries are committed `late_ms` after the primary. `long`: prewrites
-    come `long_ms` after the start. `bulk`: pipelined, with several flushes of about `bulk_rows` rows. `rewritten`: the
-    primary's lock is written repeatedly, by heartbeats and readers. `row_locks`: locks rows without changing them.
-    `sourced`: has a txn_source.
+    (a share of the abandoned ones): the client died; readers roll back the primary's key, and the other keys a few at a
+    time, the first ones `late_ms` later. `late_secondaries`: secondaries are committed a few at a time, the first ones
+    `late_ms` after the primary. `long`: prewrites come `long_ms` after the start. `bulk`: pipelined, with several
+    flushes of about `bulk_rows` rows. `rewritten`: the primary's lock is written repeatedly, by heartbeats and readers.
+    `row_locks`: locks rows without changing them. `sourced`: has a txn_source.
     """
 
     one_phase: float = 0.2

@@ -146,7 +146,8 @@ class Session:
             self._commit(txn)
 
     def _commit(self, txn: Txn) -> None:
-        """Decide the commit. Then commit the primary at once, and the secondaries a little or much later."""
+        """Decide the commit, and commit the keys. In a two-phase commit the primary is committed at once, and the
+        secondaries a little or much later; with async commit all keys are committed later."""
         self._kv.decide(txn)
         late = self._rng.random() < self._mix.late_secondaries
         if not txn.async_commit:

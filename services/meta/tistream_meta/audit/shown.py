@@ -22,8 +22,8 @@ RETIRED: Values = {"retired": True}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a change was made to: its kind and its name. `tenant` is the tenant to which it belongs; None if it belongs
-    to no tenant, or to several."""
+    """What a change was made to. `name` states its kind and its name. The entry of the audit log belongs to `tenant`;
+    None: it belongs to no tenant."""
 
     name: str
     tenant: TenantKey | None = None

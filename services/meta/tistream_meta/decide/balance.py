@@ -84,8 +84,8 @@ def even_out(
 ) -> Iterator[Move[Item]]:
     """Yield moves of items from nodes above `uneven` times the mean load to the node with the lowest load. With `fill`,
     items also move from nodes above the mean, while the node with the lowest load is below the mean divided by
-    `uneven`. Items are considered in their order, each once. Each move that the caller takes from the iterator is added
-    to `loads`."""
+    `uneven`. An item moves only if its new node then has less load than the old one had. Items are considered in their
+    order, each once. Each move that the caller takes from the iterator is added to `loads`."""
     mean = loads.mean()
     for one in items:
         source, target = one.node, loads.least()

@@ -86,7 +86,8 @@ class HeldShard:
         return (self.node_id, self.instance) == (node_id, instance)
 
     def free(self, node_id: str, instance: str, now_ms: int) -> bool:
-        """Whether this start of a worker may be assigned the shard at `now_ms`, by the database's clock."""
+        """Whether this start of a worker may be assigned the shard at `now_ms`, by the database's clock: no worker
+        holds it, its lease has expired, or another start of the same worker holds it."""
         restarted = self.node_id == node_id and self.instance != instance
         return self.node_id is None or self.lease_until_ms < now_ms or restarted
 

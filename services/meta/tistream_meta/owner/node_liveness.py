@@ -42,20 +42,20 @@ class NodeHeartbeats:
 
     def next_ms(self, role: str) -> int:
         """The interval in ms at which nodes of this role must send heartbeats: one second, two if they report nothing,
-        or longer in large clusters, so that the owner gets at most BEATS_A_SECOND heartbeats a second; but at most half
-        of `suspect_ms`."""
+        or longer in large clusters, so that the owner gets at most BEATS_A_SECOND heartbeats a second. It is at most
+        half of `suspect_ms`, but never below BEAT_MS."""
         even = len(self.states) * 1_000 // BEATS_A_SECOND
         least_ms = CALM_BEAT_MS if role in _CALM_ROLES else BEAT_MS
         return min(max(least_ms, even), max(BEAT_MS, self.timings.suspect_ms // 2))
 
     def calm_ms(self, next_ms: int) -> int:
         """The interval in ms at which a node that has nothing new to report must send heartbeats, if it is `next_ms`
-        otherwise: half of `suspect_ms`, at most CALM_MAX_MS."""
+        otherwise: half of `suspect_ms`, at most CALM_MAX_MS, and at least `next_ms`."""
         return max(next_ms, min(self.timings.suspect_ms // 2, CALM_MAX_MS))
 
     def steady_ms(self, since_ms: int, now_ms: int) -> int:
-        """The ms for which no state changes if no heartbeat comes; at least 0. `since_ms`: when this process became the
-        owner."""
+        """The ms for which no node becomes suspect or lost if no heartbeat comes; `suspect_ms` if every node is lost,
+        or there is no node. `since_ms`: when this process became the owner."""
         limits = self.timings.suspect_ms, self.timings.lost_ms
         silences = [self.silence_ms(node_id, since_ms, now_ms) for node_id in self.states]
         return min((limit - silence for silence in silences for limit in limits if limit > silence), default=limits[0])
@@ -65,14 +65,14 @@ class NodeHeartbeats:
         self._heard_ms.clear()
 
     def suspend(self, since_ms: int) -> None:
-        """Stop judging nodes by their silence, because heartbeats are refused while the database does not answer, since
-        `since_ms`."""
+        """Record that heartbeats have been refused since `since_ms`, because the database does not answer; `resume`
+        makes up for that time. Changes nothing if such a time has begun already."""
         if self._suspended_since_ms is None:
             self._suspended_since_ms = since_ms
 
     def resume(self, now_ms: int) -> None:
-        """Accept heartbeats again. The last heartbeat of every node is moved by the length of the outage, so that an
-        outage of the database does not make nodes look dead."""
+        """Record that heartbeats are accepted again. The last heartbeat of every node is moved by the length of the
+        outage that `suspend` has begun, so that an outage of the database does not make nodes look dead."""
         if self._suspended_since_ms is not None:
             lost_ms = now_ms - self._suspended_since_ms
             self._heard_ms = {node_id: heard_ms + lost_ms for node_id, heard_ms in self._heard_ms.items()}

@@ -54,8 +54,8 @@ class Reports:
     def take(
         self, node_id: str, start: Start, sequence: int, holdings: Iterable[ReportedTask], now_ms: int
     ) -> set[int] | None:
-        """Store a report. Returns the tasks whose state differs from the previous report; None if the report is older
-        than the stored one. `now_ms`: monotonic."""
+        """Store a report. Returns the tasks whose state differs from the previous report; None, and stores nothing, if
+        a report of the same start with this sequence number or a higher one is stored. `now_ms`: monotonic."""
         known = self._of.get(node_id)
         if known is not None and known.start == start and sequence <= known.sequence:
             return None

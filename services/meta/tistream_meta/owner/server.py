@@ -80,8 +80,8 @@ class MetaServer:
         self.owned().write(change)
 
     def writing(self) -> AbstractContextManager[None]:
-        """A context manager for a write as the owner. If another meta server has become the owner, it raises
-        Unavailable and ends the ownership of this process."""
+        """A context manager for a write as the owner. If the write raises Fenced, because another meta server has
+        become the owner, this raises Unavailable and ends the ownership of this process."""
         return self._ownership.writing()
 
     def ending(self) -> list[Tenant]:

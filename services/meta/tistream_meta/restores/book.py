@@ -107,7 +107,8 @@ class RestoreBook:
         return self._transactions.run(_unfinished)
 
     def claim(self, node_id: str) -> Restore | None:
-        """Claim the next restore for a process, under a new epoch. Returns None if no restore is waiting."""
+        """Claim the oldest restore that is queued, or whose claim has expired, for a process, under a new epoch.
+        Restores of tenants that will be deleted are left out. Returns None if there is no such restore."""
 
         def next_one(connection: Connection) -> tuple[Restore | None, int]:
             now_ms = int(connection.execute(select(self._now_ms)).scalar_one())

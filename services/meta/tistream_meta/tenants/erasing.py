@@ -122,8 +122,9 @@ class TenantEraser:
         going_on: Callable[[], bool],
         fields: Mapping[str, object],
     ) -> bool:
-        """Delete the objects that `found` lists, as long as `going_on` returns True. Returns whether two listings,
-        `quiet_ms` apart, were empty."""
+        """Delete the objects that `found` lists, as long as `going_on` returns True. Returns whether nothing was found
+        for `quiet_ms`: every listing since the last pass that deleted objects was empty, and that pass ended `quiet_ms`
+        ago."""
         keys = found()
         for lot in iter(lambda: list(itertools.islice(keys, AT_ONCE)), []):
             if not going_on():

@@ -54,7 +54,7 @@ class SparkRunner:
 
     @property
     def alive(self) -> bool:
-        """Whether the driver's JVM still runs."""
+        """Whether the driver's JVM still runs; True in any case if another process started the JVM."""
         gateway: Any = self._context._gateway
         process = getattr(gateway, "proc", None)  # None if another process started the JVM
         return process is None or process.poll() is None

@@ -340,8 +340,8 @@ def _limit(shard: Shard, missing: pl.DataFrame) -> str:
 def _write(
     objects: ObjectStore, target: OutputTarget, shard: Shard, matched: Matched, book: PointedFiles
 ) -> ShardOutput:
-    """Write the matched rows to `target`, and return the list of the written objects. Values behind pointers into the
-    change files of `book` are read in chunks, so that the memory stays bounded."""
+    """Write the matched rows to `target`. Returns the ShardOutput, which lists the written objects. Values behind
+    pointers into the change files of `book` are read in chunks, so that the memory stays bounded."""
     output = ShardOutput(objects, target, shard)
     output.unmatched(matched.unmatched, book)
     output.committed(matched.committed)

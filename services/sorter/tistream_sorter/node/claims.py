@@ -127,7 +127,8 @@ class Claims:
             return sorted(self._prepared)
 
     def fenced(self) -> list[tuple[int, int, int]]:
-        """Tasks that were lost to a newer epoch, as (task, assigned epoch, epoch that has claimed it)."""
+        """The tasks that this process could not claim because a newer epoch has claimed them, as (task, assigned epoch,
+        epoch that has claimed it)."""
         with self._lock:
             return [(task_id, epoch, by) for (task_id, epoch), by in sorted(self._fenced.items())]
 

@@ -82,8 +82,9 @@ class Collector:
         return len(keys) == DELETES_MAX
 
     def _look(self, held: HeldTask, state: TaskState, now_ms: int) -> None:
-        """Search the object store for objects that earlier epochs have left, and record them as garbage. `state` was
-        read before the search: objects that later manifests no longer name are recorded by the tick."""
+        """Search the object store for objects that earlier epochs have left, and for manifests below the floor, and
+        record them as garbage. `state` was read before the search: objects that later manifests no longer name are
+        recorded by the tick."""
         identity = state.identity
         found = left_behind(self._keys(identity.tenant, identity.task_id), state)
         held.garbage.note(found, now_ms)

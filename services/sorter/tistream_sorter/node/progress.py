@@ -55,8 +55,8 @@ class ProgressFeed:
             self._changed.notify_all()
 
     def wait(self, boot: str, version: int, wait_ms: int) -> ProgressPage:
-        """List the tasks that changed after `version`; all tasks if `boot` identifies another process. If there
-        is no such task, wait for one, up to `wait_ms`."""
+        """List the tasks that changed after `version`; all tasks if `boot` identifies another process. If there is no
+        such task, wait for one, up to `wait_ms`. A child task without a manifest of its own is left out."""
         until_ms = self._clock.monotonic_ms() + wait_ms
         while True:
             changes = self._changes

@@ -98,8 +98,8 @@ class UpkeepJobs(ABC, Generic[Unit]):
         return True
 
     def _give_up(self, task: Task, unit: Unit, damaged: Sequence[str]) -> None:
-        """Handle a failed unit of work: skip the objects that caused the failure from now on. If they are not known,
-        pause the task."""
+        """Handle a failed unit of work: record its output as garbage, and skip the objects `damaged`, which caused the
+        failure, from now on. If `damaged` is empty, pause the task."""
         self._failed(task, unit)
         self._alone |= frozenset(damaged)
         if not damaged:

@@ -105,7 +105,7 @@ class Task:
     @property
     def to_settle(self) -> bool:
         """Whether a background job (a compaction, a merge of the version index, a converted base chunk) has a result
-        that the next turn must add to the state."""
+        that no manifest has yet: no turn has read it, or the next manifest must restate the state with it."""
         return self._mail.has_results() or self.state.restate
 
     @property

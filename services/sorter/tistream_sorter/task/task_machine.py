@@ -83,7 +83,8 @@ class TaskMachine:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to do: no file is queued, and a manifest covers all files that were processed."""
+        """Whether there is nothing to do: no file is queued, a manifest covers all files that were processed, and no
+        pending row can be flushed."""
         return not self._mail.has_files() and not self.state.unwritten and not self.state.unflushed
 
     @property

@@ -22,8 +22,9 @@ class Sweeps:
     seen_ms: dict[str, int] = field(default_factory=dict)
 
     def due(self, parts: Sequence[PendingPart], history: SliceHistory, rows_small: int, now_ms: int) -> frozenset[str]:
-        """Select the parts to examine in this tick, of those with at least `rows_small` rows: the ones whose last
-        examination is longest ago, if this tick's history may prove a lock in their span dead. Returns their keys.
+        """Select the parts to examine in this tick, of the UNMATCHED ones with at least `rows_small` rows: those that
+        were first seen or last examined EVERY_MS ago or earlier, the oldest first, if this tick's history may prove a
+        lock in their span dead. Returns their keys; the parts have at most BYTES_MAX bytes together, or are one part.
         `now_ms`: monotonic."""
         large = [part for part in parts if part.kind == UNMATCHED and part.rows >= rows_small]
         self.seen_ms = {part.key: self.seen_ms.get(part.key, now_ms) for part in large}

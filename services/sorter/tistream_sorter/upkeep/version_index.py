@@ -91,8 +91,8 @@ def united(index: Index) -> Index:
 
 
 def _joined(left: IndexPart, right: IndexPart) -> IndexPart | None:
-    """Join two neighbouring parts; None if their windows overlap, or if an object of one has keys in the span of the
-    other."""
+    """Join two neighbouring parts; None if their timestamps differ, if their windows overlap without being equal, or if
+    an object that only one of them names has keys outside of that part's span."""
     if (left.begins_ts, left.base_ts, left.indexed_ts) != (right.begins_ts, right.base_ts, right.indexed_ts):
         return None
     windows = sorted({(run.low_ts, run.high_ts) for run in (*left.runs, *right.runs) if run.low_ts is not None})

@@ -115,8 +115,9 @@ class RegionSlices:
         self._known: dict[int, _Known] = {}
 
     def of(self, rows: pa.Table, store_id: int) -> tuple[Int64s, Bools]:
-        """For each row (start_key, end_key, region_id), the position of a slice that the row concerns. The second array
-        says whether that slice has exactly the row's span and region, and no other row has the same slice."""
+        """For each row (start_key, end_key, region_id), the position of a slice of its region; of any slice if the
+        region has none. The second array says whether that slice has exactly the row's span and region, and no other
+        row has the same slice."""
         region = int64s(rows, "region_id")
         lookup = _Lookup(whole(rows, "start_key"), whole(rows, "end_key"), region)
         known = self._known.get(store_id)

@@ -321,7 +321,8 @@ class SliceMap(SliceArrays):
 
     @property
     def changes(self) -> int:
-        """How many times the watermark rows of the last file changed a slice."""
+        """How many times the watermark rows of the last file that were applied one by one have changed a slice. Rows
+        that were applied as arrays do not count."""
         return self._changes
 
     def _able(self) -> Int64s:

@@ -89,7 +89,7 @@ class MetaMetrics:
         self.territories.labels("no").set(tally[False])
 
     def count_stores(self, stores: Collection[Store]) -> None:
-        """Set the gauges that count stores."""
+        """Set the gauge of stores by whether a dispatcher is assigned to read them. Retired stores are left out."""
         there = [store for store in stores if store.retired_ts is None]
         read = sum(store.dispatcher_node is not None for store in there)
         self.stores.labels("yes").set(read)

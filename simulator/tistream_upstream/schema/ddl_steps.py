@@ -35,8 +35,8 @@ _Put = tuple[bytes, bytes | None]
 @dataclass(frozen=True, slots=True)
 class DdlStep:
     """One step of a DDL job. `puts` makes the keys and values to store, given the start_ts; `enact` changes the catalog
-    once the step is committed. `done`: the job ends with this step. `undone`: the step reverts the earlier steps,
-    because the job was cancelled."""
+    when the commit of the step is decided. `done`: the job ends with this step. `undone`: the step reverts the earlier
+    steps, because the job was cancelled."""
 
     schema_state: int
     done: bool

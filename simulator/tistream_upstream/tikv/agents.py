@@ -172,7 +172,8 @@ class Agents:
             prev_ts = store.cut_ts
 
     def _cut(self, store: Store) -> list[Range]:
-        """End all ranges of a store, begin new ones, and return the ended ones."""
+        """End the open ranges of a store, and begin new ones; idle ranges may be left open at random (`idle_untold`).
+        Returns the ranges that have ended since the last call."""
         untold = self._config.churn.idle_untold
         told = []
         for region in self._regions.all:

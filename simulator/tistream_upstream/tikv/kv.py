@@ -255,7 +255,8 @@ class Kv:
         self._other[key] = value
 
     def scan(self, region: Region, base_ts: int) -> list[Entry]:
-        """The versions of a region above `base_ts`, and its locks, as entries with the region's last log index."""
+        """The versions of a region above `base_ts`, and its locks with data, as entries with the region's last log
+        index."""
         out = []
         for bucket in sorted(self._versions):
             if bucket >= base_ts >> _BUCKET_BITS:

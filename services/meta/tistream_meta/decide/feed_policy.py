@@ -25,14 +25,15 @@ RENEW_MS = 5_000  # a lease is renewed in the database when less than this is le
 @dataclass(frozen=True, slots=True)
 class Feed:
     """A row of the table `changefeeds`. `config` is JSON. `error` says why the feed has failed. Each change raises
-    `revision`. `generation` is the time of creation in Unix ms; a later feed of the same id has another one. `moved` is
-    the newest order to move the checkpoint, `skips` are the events that users have named for it to leave out, and
-    `applied` is the newest revision that is known to be in force.
+    `revision`. `generation` is the time of creation in Unix ms; a later feed of the same id has another one, unless it
+    continues the progress that was kept of this one. `moved` is the newest order to move the checkpoint, `skips` are
+    the events that users have named for it to leave out, and `applied` is the newest revision that is known to be in
+    force.
 
     `begin_ts` is the ts after which the feed begins if its sink has no progress; None means `start_ts`. `skipped` is
     the number of events that were left out, by sink and shard, so that a feed that goes to another topic keeps them.
-    `recut` is set while the feed waits for another number of shards: it has its old shards until these have all stopped
-    at one ts. `ended` has, by sink and shard, the row events and bytes that replaced shards have sent.
+    `recut` is set while the feed waits for new shards: it has its old shards until these have all stopped at one ts.
+    `ended` has, by sink and shard, the row events and bytes that replaced shards have sent.
     """
 
     tenant: TenantKey

@@ -240,8 +240,8 @@ class SorterNode:
         return due
 
     def _run_beside(self, one: HeldTask, due: TickPlan) -> list[tuple[HeldTask, Manifest, TaskState, int]]:
-        """Start a large tick in a thread of its own. After it has ended, the thread of the ticks commits its result,
-        because a commit is short."""
+        """Run the job of a large tick, in the thread that calls this. Returns what must be committed (TickJobs.run);
+        the thread of the ticks commits it, because a commit is short."""
         began = self._clock.monotonic_ms()
         try:
             return self._jobs.run([(one, due)], beside=True)

@@ -83,8 +83,8 @@ Applied = tuple[TaskState, tuple[tuple[int, TaskFile], ...]]
 
 
 class FileApplication:
-    """Applies files to a state in several calls, because the watermarks of one file may need seconds. If the history of
-    slice changes becomes too large, only the first files are applied."""
+    """Applies files to a state in several calls, because the watermarks of one file may need seconds. Once rows that
+    are applied one by one have changed slices more than CHANGES_AT_ONCE times, the remaining files are not applied."""
 
     def __init__(self, state: TaskState, files: Sequence[TaskFile]) -> None:
         self._going = _taking(state, files)

@@ -145,8 +145,8 @@ def look_through(
 
 
 def written_out(table: pa.Table, groups: Sequence[RowGroup], added_max: int, bytes_max: int | None = None) -> pa.Table:
-    """Convert the dictionary columns of a table to plain columns. Raises ValueError if that adds more than `added_max`
-    bytes to the expected size of `groups`, or if the table then has more than `bytes_max` bytes."""
+    """Convert the dictionary columns of a table to plain columns. Raises ValueError if these columns would then take
+    more than the expected size of `groups` and `added_max` bytes, or more than `bytes_max` bytes."""
     encoded = [name for name in table.column_names if pa.types.is_dictionary(table.schema.field(name).type)]
     size = sum(_bytes(table.column(name)) for name in encoded)
     expected = _expected(groups)

@@ -106,10 +106,10 @@ class Lineage:
 
 
 def reached(covers: Iterable[LogSpan], reports: Mapping[int, ManifestProgress]) -> int:
-    """The ts up to which the manifests that were read hold every row with keys in the spans of `covers`, of which there
-    is at least one.
+    """The ts up to which, inclusive, the manifests that were read hold every row with keys in the spans of `covers`.
+    `covers` has at least one element.
 
-    `reports` has those of the sorters, by task id. They must have been fetched before the manifests were read. A report
+    `reports` has the sorters' reports, by task id. They must have been fetched before the manifests were read. A report
     counts only if every manifest up to its `manifest` has been read.
     """
     return min(_reached(cover.log, reports.get(cover.log.task_id)) for cover in covers)

@@ -52,12 +52,14 @@ class OpenedObject:
 def open_object(
     objects: ObjectStore, named: NamedObject, footers: FooterCache | None = None, before: int = 0
 ) -> OpenedObject:
-    """Read the object's footer, and about `before` bytes before it. The checksum is verified if the whole object was
-    read for it.
+    """Read the object's footer, and about `before` bytes before it; an object of up to WHOLE_BYTES is read whole. The
+    checksum is verified if the whole object was read. If `footers` has the footer, nothing is read, and the result
+    holds no bytes.
 
     Raises:
         NotFoundYet: garbage collection has deleted the object.
         CorruptObject: the object is damaged, or is not what its manifest states.
+        Unavailable: the object store does not answer.
     """
     cached = footers.get(named.key) if footers else None
     if cached is not None:

@@ -44,6 +44,7 @@ def read_rows(
     Raises:
         NotFoundYet: the segment was deleted after a compaction; the caller must refresh the task's log and plan again.
         CorruptObject: the segment is damaged.
+        Unavailable: the object store does not answer.
     """
     wanted = [name for name in SCHEMA.names if columns is None or name in columns]
     indexes = row_groups_touching(segment, window, table_ids)

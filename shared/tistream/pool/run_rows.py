@@ -38,6 +38,7 @@ def open_run(objects: ObjectStore, run: RunRef, footers: FooterCache | None = No
     Raises:
         NotFoundYet: garbage collection has deleted the object.
         CorruptObject: the object is damaged, or is not what its manifest states.
+        Unavailable: the object store does not answer.
     """
     opened = open_object(objects, run, footers, before)
     rows = sum(group.rows for group in opened.footer.groups)
@@ -50,8 +51,8 @@ def open_filtered_run(
     objects: ObjectStore, run: RunRef, footers: FooterCache | None = None
 ) -> tuple[OpenedObject, KeyFilter | None]:
     """Read the footer of a run object and the filter of its keys, in one request if the footer is not cached. The
-    filter is None if the object has none: it is of a base run, or was written before there were filters. Raises the
-    errors of open_run."""
+    filter is None if the object is of a base run, has no filter, or has one of an unknown version. Raises the errors of
+    open_run."""
     if run.low_ts is None:
         return open_run(objects, run, footers), None
     opened = open_run(objects, run, footers, key_filter.filter_bytes(run.rows))
@@ -71,7 +72,7 @@ def open_filtered_run(
 
 def group_bounds(run: RunRef, opened: OpenedObject) -> list[GroupBounds]:
     """The bounds of each row group, in file order. A row group with a very long key has no statistics of its keys; it
-    gets the bounds of the whole object."""
+    gets the bounds of the whole object. Raises CorruptObject if a row group has no bounds of commit_ts."""
     return [_bounds(run, group) for group in opened.footer.groups]
 
 

@@ -48,7 +48,8 @@ def write_segment(
         The object's bytes and its reference for a manifest.
 
     Raises:
-        InvariantBroken: there are no rows, they are not sorted by table_id and commit_ts, or the columns are wrong.
+        InvariantBroken: there are no rows, they are not sorted by table_id and commit_ts, one of these columns has a
+            null, or the columns are wrong.
     """
     table_ids, commit_ts = _ints(table, "table_id"), _ints(table, "commit_ts")
     _check_order(table_ids, commit_ts)
@@ -67,11 +68,11 @@ def write_segment(
 def row_group_cuts(
     table_ids: Int64s, row_bytes: Int64s | None = None, packed_rows: int = PACKED_ROWS
 ) -> list[tuple[int, int]]:
-    """The rows [start, end) of each row group, for rows sorted by table. Small tables are packed together and not
-    split; a large table has row groups of its own.
+    """The rows [start, end) of each row group, for rows sorted by table. Small tables share row groups of up to
+    `packed_rows` rows; a table with more rows has row groups of its own, of up to SPLIT_ROWS rows.
 
-    `row_bytes` has the size of each row in bytes: a row group ends before it exceeds GROUP_BYTES. None means that no
-    row group can get so large.
+    `row_bytes` has the size of each row in bytes: a row group ends before it exceeds GROUP_BYTES, unless a single row
+    is larger. None means that no row group can get so large.
     """
     cuts: list[tuple[int, int]] = []
     packed = 0  # start of the row group that is being filled
@@ -169,8 +170,9 @@ def _options(table: pa.Table, level: int) -> dict[str, object]:
 
 
 def value_options(column: pa.ChunkedArray, level: int) -> tuple[str, int]:
-    """Choose (encoding, zstd level) for a value column, by compressing a sample. DELTA_BYTE_ARRAY stores the lengths of
-    values apart from their bytes, which is smaller for values of similar length and larger for mixed ones."""
+    """Choose (encoding, zstd level) for a value column, by compressing a sample. The level is `level`, or FASTEST_LEVEL
+    if the sample does not compress. DELTA_BYTE_ARRAY stores the lengths of values apart from their bytes, which is
+    smaller for values of similar length and larger for mixed ones."""
     sample = _sample(column)
     joined = b"".join(sample)
     if not joined:

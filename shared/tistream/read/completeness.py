@@ -13,12 +13,13 @@ from tistream.read.source import TenantSource
 
 
 def complete_from(source: TenantSource, shards: Sequence[IndexShard], physical_ids: Iterable[int]) -> int | Hole:
-    """The ts from which on every row of these physical ids can be read; 0: from the beginning of the pool on.
+    """The ts from which on every row of these physical ids can be read: the highest base_ts of the shards that have
+    keys of theirs, and of the bases that count; 0: from the beginning of the pool on.
 
-    A table id that is older than the pool needs bases (tistream.model.base_cover) that cover all its record keys: the
-    highest base_ts among them counts. If some keys have no base, the first such span is returned as a Hole. A base
-    below a shard's begins_ts does not count, because changes above the base are gone. A table id that is younger than
-    the pool was empty when it was created. `shards`: the tenant's pool, in key order.
+    A table id that is older than the pool needs bases (tistream.model.base_cover) that cover all its record keys. If
+    some keys have no base, the first such span is returned as a Hole. A base below a shard's begins_ts does not count,
+    because changes above the base are gone. A table id that is younger than the pool was empty when it was created.
+    `shards`: the tenant's pool, in key order.
     """
     highest = 0
     for one in physical_ids:

@@ -45,8 +45,9 @@ class GroupRows:
 
 class OversizedCommit:
     """Reads the rows of one commit_ts of one scope, which do not fit into memory together, in pieces of at most
-    `budget` rows. `groups` has these rows, by row group. `alive` is called before each row group is read; it raises if
-    the reader has left."""
+    `budget` rows. `groups` has these rows, by row group. Events at or before `start` are left out. `numbered`,
+    `moving`, `needed`: see row_events.render. `alive` is called before each row group is read; it raises if the reader
+    has left."""
 
     def __init__(
         self,
@@ -79,8 +80,14 @@ class OversizedCommit:
 
     def batches(self) -> Iterator[Batch]:
         """Yield a batch that announces the commit_ts with an upper bound of its events, one batch for each piece, and a
-        last batch with the DDL events. If some row cannot be decoded, yield only a batch with its barrier; this is
-        checked before the first event is sent. Raises Unavailable if an object disappears once events were sent."""
+        last batch with the DDL events. If some row cannot be decoded, yield only a batch with its barrier. This is
+        checked before the first event is returned, unless `start` lies inside the commit_ts.
+
+        Raises:
+            NotFoundYet: an object has disappeared before the first batch; plan again.
+            Unavailable: an object has disappeared after the first batch.
+            CorruptObject, and the errors of `alive`.
+        """
         runs = [run for number, rows in enumerate(self._groups) for run in self._runs(number, rows)]
         pieces = plan.pieces(runs, self._budget)
         if not self._inside:  # no event of the commit_ts is sent before all of its rows were checked to be decodable

@@ -90,8 +90,8 @@ def coarse_cut(groups: Sequence[GroupRef], window: Window, budget: int) -> tuple
 
 
 def horizon(begins: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], window: Window, budget: int) -> int:
-    """Choose the ts up to which a pull looks for row groups next. The segments that begin below it hold at least
-    `budget` rows, or it is the window's end.
+    """Choose the ts, inclusive, up to which a pull looks for row groups next. The segments that begin at or below it
+    hold at least `budget` rows, or it is the window's end.
 
     `begins` and `rows` are the lowest commit_ts and the row counts of the window's segments, in any order.
     """

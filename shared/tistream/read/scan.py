@@ -157,8 +157,13 @@ class Scan:
         self._rows = min(budget.first_rows, budget.rows)  # size of the next chunk
 
     def batches(self) -> Iterator[Batch]:
-        """Yield batches in order. The last batch reaches `high`, unless it has a barrier. Raises Unavailable if
-        segments disappear repeatedly although the newest manifests name them."""
+        """Yield batches in order. The last batch reaches `high`, unless it has a barrier.
+
+        Raises:
+            Unavailable: segments disappear repeatedly although the newest manifests name them, or no answer came.
+            Gone: retention may have deleted changes that follow the last batch.
+            CorruptObject, and the errors of `alive`.
+        """
         replans = 0
         while self._low < self._high:
             before = self._low

@@ -50,8 +50,9 @@ class SharedWork:
 
     def get(self, key: Hashable, make: Callable[[Alive], SharedResult], alive: Alive = always) -> Any:
         """The cached result for `key`. If it is not cached, wait for another thread that is computing it, or compute it
-        with `make`. `alive` raises if the caller's own reader has left. `make` is called with a check that raises once
-        all readers that wait for the result have left. Raises the errors of `make` and `alive`."""
+        with `make`, also if the other thread fails or its result cannot be shared. `alive` raises if the caller's own
+        reader has left. `make` is called with a check that raises once all readers that wait for the result have left.
+        Raises the errors of `make` and `alive`."""
         with self._lock:
             self._drop_what_is_over()
             if (found := self._held.get(key)) is not None and not self._over(found.until_ms):

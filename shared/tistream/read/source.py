@@ -37,7 +37,8 @@ def not_kept(ts: int, earliest_ts: int) -> Gone:
 
 class TenantSource:
     """Implements ScanSource (source_contract.py) for one tenant. `lock` guards history and segments; row groups are
-    read without it."""
+    read without it. Methods that need the schema history raise Unavailable while it is being read anew. `segments`
+    raises Gone for a window that begins below the retained_ts."""
 
     def __init__(
         self,
@@ -49,7 +50,10 @@ class TenantSource:
         retained_ts: Callable[[], int] = lambda: 0,
         snapshot_id: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """`snapshot_id` returns the highest table id in the tenant's snapshot; None if it cannot be read any more."""
+        """`history` returns the schema history; None while it is being read anew. `segments` returns the indexes of all
+        live segments, and `replan` reads the manifests again. Changes at or below the ts that `retained_ts` returns may
+        be gone. `snapshot_id` returns the highest table id in the tenant's snapshot; None if it cannot be read any
+        more."""
         self.replan = replan
         self._lock = lock
         self._history_now = history

@@ -103,6 +103,7 @@ def read_changes(
         CorruptObject: the row groups are damaged, were replaced, or contain no changes; or encodings add more than
             `added_max` bytes to the expected size.
         NotFoundYet: the object is gone.
+        Unavailable: the object store does not answer.
     """
     source, footer = fetch_groups(objects, file, indexes, footers)
     tables = []
@@ -127,7 +128,8 @@ def fetch_groups(
 ) -> tuple[SparseFile, ParquetFooter]:
     """Fetch the bytes of the row groups `indexes` and check their CRCs, without decoding them. Returns the bytes and
     the footer that describes them. The footer is taken from `file` or `footers` if one of them has it, and is otherwise
-    fetched too. Raises CorruptObject if the bytes are damaged or were replaced, NotFoundYet if the object is gone."""
+    fetched too. Raises CorruptObject if the bytes are damaged or were replaced, NotFoundYet if the object is gone,
+    Unavailable."""
     groups = [file.groups[index] for index in indexes]
     if isinstance(file, ChangeFile):
         held = [(file.size - len(file.tail), file.tail)]
@@ -139,8 +141,8 @@ def fetch_groups(
 
 
 def read_source(objects: ObjectStore, source: SourceFile, groups: Sequence[SourceGroup]) -> pa.Table:
-    """Read row groups of a change file again, because pending rows point to values in them. Returns their rows,
-    concatenated in file order, with the columns key, value, old_value and start_ts. The row groups are CRC-checked as
+    """Read row groups of a change file again, because pending rows point to values in them. Returns their rows with the
+    columns key, value, old_value and start_ts, concatenated in the order of `groups`. The row groups are CRC-checked as
     at the first read. Raises the errors of read_changes."""
     fetched, footer = _fetch(objects, source, groups)
     indexes = [group.index for group in groups]

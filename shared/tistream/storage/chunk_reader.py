@@ -20,15 +20,15 @@ TAIL_BYTES = 64 << 10
 
 
 def read_plan(objects: ObjectStore, tenant: TenantKey, backfill_id: str) -> ChunkPlan:
-    """Read the plan of a backfill. Raises NotFoundYet if it has not been written yet, and CorruptObject if it is
-    damaged."""
+    """Read the plan of a backfill. Raises NotFoundYet if it has not been written yet, CorruptObject if it is damaged,
+    Unavailable."""
     key = layout.backfill_plan(tenant, backfill_id)
     return chunk_plan.decode_plan(key, objects.get(key))
 
 
 def open_chunk(objects: ObjectStore, identity: ChunkId) -> BaseChunk:
     """Read and check a chunk's footer: one request, or two if the footer is larger than TAIL_BYTES. Raises NotFoundYet,
-    CorruptObject."""
+    CorruptObject, Unavailable."""
     key = layout.base_chunk(identity.tenant, identity.backfill_id, identity.number)
     length = TAIL_BYTES
     for _ in range(2):
@@ -41,8 +41,8 @@ def open_chunk(objects: ObjectStore, identity: ChunkId) -> BaseChunk:
 
 
 def read_chunk(objects: ObjectStore, chunk: BaseChunk) -> Iterator[pa.Table]:
-    """Read a chunk's rows. Yields one checked table for each row group that has rows. Raises NotFoundYet if the chunk
-    is gone, and CorruptObject if it is damaged."""
+    """Read a chunk's rows, in key order. Yields one checked table for each row group that has rows. Raises NotFoundYet
+    if the chunk is gone, CorruptObject if it is damaged, Unavailable."""
     held = [(chunk.size - len(chunk.tail), chunk.tail)]
     after: bytes | None = None
     for group in chunk.groups:

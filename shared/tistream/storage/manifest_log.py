@@ -99,6 +99,7 @@ class ManifestLog:
             Fenced: an epoch at or above `epoch` has claimed before.
             Sealed: the task has ended.
             CommitStateUnknown, Unavailable: claim again with the same epoch and nonce, or give up.
+            CorruptObject, InvariantBroken: the errors of `recover`.
         """
         if self._view.number == 0 or self._epoch is not None:
             self.recover()
@@ -150,11 +151,16 @@ class ManifestLog:
         return view
 
     def raise_floor(self, checkpoint: int) -> int:
-        """Set the floor to manifest `checkpoint`; objects that only earlier manifests need may be deleted once this
-        returns. Raises InvariantBroken if that manifest is not a checkpoint.
+        """Set the floor to manifest `checkpoint`. Objects that only earlier manifests need may be deleted once this
+        returns.
 
         Returns:
             The floor, which never decreases: possibly a higher one than requested.
+
+        Raises:
+            InvariantBroken: the manifest is not a checkpoint.
+            CommitConflict, CommitStateUnknown, Unavailable: try again later.
+            NotFoundYet, CorruptObject: the manifest does not exist, or it or the floor is damaged.
         """
         if self._task.manifest(checkpoint).live_segments is None:
             raise InvariantBroken(

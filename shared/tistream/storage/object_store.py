@@ -36,7 +36,9 @@ class ObjectStore(Protocol):
     """An object store: a flat key space. A read that begins after a write has returned sees that write, as in S3 since
     2020.
 
-    Every method raises Unavailable when no answer came and nothing can have changed.
+    Every method raises Unavailable if the store does not answer or refuses the request. `put` and `delete` may then
+    have changed the object; the other methods have changed nothing. A key that breaks the rules of keys gives
+    InvalidRequest.
     """
 
     def get(self, key: str) -> bytes:
@@ -65,7 +67,12 @@ class ObjectStore(Protocol):
         """
 
     def put_if(self, key: str, body: bytes, version: str) -> None:
-        """Replace `key` if its version is still `version`. Makes one attempt. Raises the errors of put_new."""
+        """Replace `key` if its version is still `version`. Makes one attempt.
+
+        Raises:
+            CommitConflict: the object has another version, or does not exist.
+            CommitStateUnknown: no answer came; put the same bytes again, then read back.
+        """
 
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         """List the objects below `prefix` whose key is > `after`, in key order.

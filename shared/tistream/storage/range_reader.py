@@ -18,11 +18,12 @@ def fetch_ranges(
     held: Sequence[tuple[int, bytes]] = (),
 ) -> SparseFile:
     """Fetch `ranges` of an object of `size` bytes. `held` has pieces that the caller has already, as (offset, bytes); a
-    range that lies completely in one of them is not fetched.
+    range that lies completely in one of them is not fetched. The result has the bytes of both.
 
     Raises:
         NotFoundYet: the object is gone.
         CorruptObject: the object is shorter than `size` implies.
+        Unavailable: the object store does not answer.
     """
     missing = [
         (start, length)

@@ -25,8 +25,8 @@ class WriteBehind:
     _under_way: deque[tuple[int, Future[None]]] = field(default_factory=deque)
 
     def put(self, key: str, body: Body) -> None:
-        """Start to put a body in the background. The caller must not change the body any more. Raises the error of an
-        earlier put."""
+        """Start to put a body in the background. The caller must not change the body any more. Waits for earlier puts
+        while there is no room, and raises the error of a failed one; this body is then not put."""
         while self._under_way and sum(size for size, _ in self._under_way) + len(body) > self.bytes_max:
             self._under_way.popleft()[1].result()
         self._under_way.append((len(body), self.executor.submit(self.inner.put, key, body)))

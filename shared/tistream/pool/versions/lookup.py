@@ -68,7 +68,7 @@ def versions_of(
 ) -> pa.Table:
     """Find every version with commit_ts in `window` of some keys. Returns run.SCHEMA, sorted by key, then newest first.
     `places` has the keys as in `newest_at`, each once. With `rows_max`, the result for a single key may end after that
-    number of rows; then its oldest versions are missing."""
+    number of rows; then its oldest versions are missing. Raises the errors of `newest_at`."""
     keys = one_array(places.column("key").cast(pa.binary()))
     found: list[pa.Table] = []
     rows = 0
@@ -190,8 +190,8 @@ class _Sought:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Row groups of a run that are fetched together: (row group, number of the first key that it may hold, end of these
-    keys) of each."""
+    """Row groups of a run that are fetched together. `groups` has, for each row group, its index, the number of the
+    first key that it may hold, and the number after the last such key."""
 
     opened: OpenedRun
     groups: Sequence[tuple[int, int, int]]
@@ -208,9 +208,9 @@ class _Part:
 
 
 def _matches(sought: _Sought, reader: Reader, *, every: bool) -> Iterator[_Match]:
-    """Find the versions of the keys in the window, in the newest segments or run first. Before row groups are read,
-    `still` says which keys they are read for. With `every` it always returns all keys; then the row groups of several
-    runs are fetched at the same time."""
+    """Find the versions of the keys in the window: first those in segments, then those in runs, newest first. Before
+    row groups are read, `still` returns the keys for which they are read. If `every` is true, `still` must return all
+    keys; the row groups of several runs are then fetched at the same time."""
     yield from _segment_matches(sought, reader)
     runs = [run for objects in plan.runs_of(sought.shard, sought.window, sought.shard.span) for run in objects]
     texts = sought.keys[sought.start : sought.end].to_pylist() if runs else []
@@ -243,7 +243,8 @@ def _parts(
     lot: Sequence[RunRef], reader: Reader, sought: _Sought, texts: list[bytes], asked: Callable[[RunRef], Ints]
 ) -> Iterator[_Part]:
     """Open runs at the same time, and choose their row groups that may hold keys, newest first. `texts` are the keys of
-    the shard, and `asked` returns those to be looked up in a run. Ends when no run has any."""
+    the shard, and `asked` returns the numbers of the keys to look up in a run. Ends when no key must be looked up in
+    the remaining runs."""
     few = (run for run in lot if len(asked(run)) <= max(FILTERED_KEYS, run.rows // GROUP_ROWS))
     coming = reader.open_runs(lot, {run.key for run in few})
     for number, run in enumerate(lot):

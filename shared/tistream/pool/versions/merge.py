@@ -60,7 +60,7 @@ def merged(sources: Sequence[pa.Table], *, every: bool = False) -> Ints:
     Without `every`, it contains only the newest version of each key.
 
     Args:
-        sources: tables with the columns STAMPS, each in this order.
+        sources: tables with at least the columns STAMPS, each sorted by key, then newest first.
 
     Returns:
         Indexes of rows in the concatenation of all tables, int64[m].

@@ -160,8 +160,8 @@ def lone_base(runs: Sequence[tuple[RunRef, ...]], window: Window) -> tuple[RunRe
 
 
 def _chains(objects: Iterable[RunRef]) -> list[tuple[RunRef, ...]]:
-    """Group objects of several backfills into few runs, so that the objects of each run have disjoint key ranges. They
-    are in key order."""
+    """Group objects of several backfills into few runs. The objects of each run have disjoint key ranges, and are in
+    key order."""
     chains: list[list[RunRef]] = []
     for run in sorted(objects, key=lambda run: run.first[1]):
         fitting = next((chain for chain in chains if chain[-1].last[1] < run.first[1]), None)

@@ -37,8 +37,8 @@ _FILTER_ENTRY = 512  # bytes of a cached filter, or of the note that a run has n
 
 @dataclass(frozen=True, slots=True)
 class RunGroups:
-    """The row groups of a run, in key order. All bounds are inclusive. `bytes` has the estimated bytes of each row
-    group's values after decoding."""
+    """The row groups of one object of a run, in key order. All bounds are inclusive. `bytes` has the estimated bytes of
+    each row group's values after decoding."""
 
     first_keys: tuple[bytes, ...]
     last_keys: tuple[bytes, ...]
@@ -80,18 +80,19 @@ class Reader(Protocol):
     raised in the place of the result: CorruptObject, NotFoundYet, Unavailable."""
 
     def open_runs(self, runs: Sequence[RunRef], filtered: Collection[str] = ()) -> Iterator[OpenedRun]:
-        """List the row groups of objects of runs, and read the filters of those whose keys are in `filtered`."""
+        """List the row groups of objects of runs. `filtered` has the object keys of those whose filters are read
+        too."""
 
     def fetch(self, wanted: Sequence[WantedGroups]) -> Iterator[OpenedGroups]:
-        """Fetch row groups of runs, to be decoded later. Those of one object are one result."""
+        """Fetch row groups of runs, to be decoded later. The row groups of one element of `wanted` are one result."""
 
     def open_segments(self, groups: Sequence[SegmentGroup]) -> Iterator[OpenedGroups]:
         """Fetch row groups of segments, to be decoded later."""
 
 
 class StoreReader:
-    """A Reader that fetches from an object store, without a cache of rows. Thread-safe. `at_once`: the threads of its
-    requests, if others share them."""
+    """A Reader that fetches from an object store, without a cache of rows. Thread-safe. `at_once` has the threads for
+    its requests, if it shares them with other readers; None means threads of its own."""
 
     def __init__(self, objects: ObjectStore, footers: FooterCache | None = None, at_once: AtOnce | None = None) -> None:
         self._objects = objects
@@ -168,7 +169,8 @@ class StoreReader:
                 yield _OpenedSegment(self._objects, segment, index, opened[segment.key])
 
     def close(self) -> None:
-        """End the threads of its requests. Reads continue without them."""
+        """End the threads for requests, also if other readers share them. Later reads make their requests in the
+        threads of their callers."""
         self._at_once.close()
 
     def _opened_segment(self, segment: SegmentRef) -> OpenedObject:

@@ -194,7 +194,8 @@ class _Merge:
                 yield table
 
     def measured(self) -> Iterator[tuple[Sequence[Any], float]]:
-        """Yield the keys of the merged rows without deletes, and their bytes."""
+        """Yield the keys of the merged rows without deletes, in order: sequences of keys, each with the estimated bytes
+        of its rows."""
         if self._base:
             for run in self._base:
                 yield from base_keys(self._reader, run, self._wanted.span)
@@ -206,7 +207,8 @@ class _Merge:
                 yield merge.key_array(stamps).take(pa.array(order)), float(piece[order].sum())
 
     def _popped(self) -> Iterator[tuple[list[_Piece], int]]:
-        """Yield the pieces of one range of keys after the other, and the number of sources that they are of."""
+        """Yield, for one range of keys after the other, the pieces with its rows, and the number of sources that the
+        pieces come from."""
         self._fetch_first()
         for source in self._sources:
             source.fill()

@@ -47,7 +47,7 @@ class TenantKeys:
         raise Unavailable(f"cannot write {key}: whether tenant {tenant} has a key of its own is not known here")
 
     def known(self, tenant: TenantKey | None) -> str | None:
-        """The id of a tenant's KMS key, for messages; None if it is unknown."""
+        """The id of a tenant's KMS key; None if the tenant has no key of its own, or if it is unknown."""
         with self._lock:
             return None if tenant is None else self._ids.get(tenant)
 

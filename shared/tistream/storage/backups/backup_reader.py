@@ -34,7 +34,8 @@ def open_backup(backup: ObjectStore) -> FullBackup:
 
 
 def read_pairs(backup: ObjectStore, found: FullBackup) -> list[SstPair]:
-    """Read which SST files the backup has. Returns them in pairs, in key order. Raises CorruptObject."""
+    """Read which SST files the backup has. Returns them in pairs, in key order. Raises CorruptObject; NotFoundYet if a
+    part of the metadata does not exist; Unavailable."""
     files: list[BackupFile] = [*found.inline.files]
     for node in _leaves(backup, found.file_index):
         files += node.files
@@ -45,7 +46,7 @@ def read_pairs(backup: ObjectStore, found: FullBackup) -> list[SstPair]:
 
 
 def read_schema_snap(backup: ObjectStore, found: FullBackup) -> bytes:
-    """Encode the backup's schemas as the bytes of a `schema_snap` object. Raises CorruptObject."""
+    """Encode the backup's schemas as the bytes of a `schema_snap` object. Raises the errors of `read_pairs`."""
     schemas: list[BackupSchema] = [*found.inline.schemas]
     for node in _leaves(backup, found.schema_index):
         schemas += node.schemas

@@ -141,8 +141,8 @@ def _fraction(micros: str | None, fsp: int) -> str:
 
 
 def _element(text: str, column: Column) -> str:
-    """Find the element of an ENUM that equals `text`, as the column's definition spells it. Case is ignored, because
-    most collations ignore it."""
+    """Find the element of an ENUM that equals `text`, as the column's definition spells it; `text` itself if no element
+    does. Case is ignored, because most collations ignore it."""
     return text if text in column.elems else _spellings(column).get(text.casefold(), text)
 
 

@@ -48,9 +48,9 @@ _OPAQUE_HEAD = np.frombuffer(b'"base64:type', np.uint8)
 
 @kernel
 def decode_json(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
-    """Write each JSON document as text. The kernel writes `out`, `out_offsets`, `valid` and `errors`, as
-    decode_decimals does. `out` must have room for EXPANSION times a cell's length plus SLACK bytes per row. An
-    invalid cell gets the error code BAD_JSON."""
+    """Write each JSON document as text to `out`, end to end. The text of row i is `out[out_offsets[i]:out_offsets[i +
+    1]]`; `valid` is set to whether row i has one. `out` has room for EXPANSION times a cell's length plus SLACK bytes
+    per row. Invalid cells get the error code BAD_JSON."""
     frames = np.empty(DEPTH_MAX * _FRAME, np.int64)
     at = 0
     out_offsets[0] = 0
@@ -242,9 +242,9 @@ def _put_bytes(data: U8, kind: int, place: int, end: int, out: U8, at: int, limi
 
 @kernel
 def decode_vectors(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
-    """Write each vector as `[1,2.5]`, with the shortest float32 digits. The kernel writes `out`, `out_offsets`,
-    `valid` and `errors`, as decode_decimals does. `out` must have room for FLOAT_CHARS + 1 bytes for each 4 bytes
-    of a cell, and 2 bytes per row. An invalid cell gets the error code BAD_VECTOR."""
+    """Write each vector as `[1,2.5]` to `out`, end to end, with the shortest float32 digits. The text of row i is
+    `out[out_offsets[i]:out_offsets[i + 1]]`; `valid` is set to whether row i has one. `out` has room for FLOAT_CHARS +
+    1 bytes for each 4 bytes of a cell, and 2 bytes per row. Invalid cells get the error code BAD_VECTOR."""
     at = 0
     out_offsets[0] = 0
     for row in range(len(start)):

@@ -16,8 +16,9 @@ _SIGN_BIT = -(1 << 63)
 
 @kernel
 def decode_integers(data: U8, start: I64, length: I64, unsigned: bool, out: I64, valid: Bools, errors: U8) -> None:
-    """Decode cells of 1, 2, 4 or 8 little-endian bytes to int64, with sign extension unless `unsigned`. Unsigned values
-    of 64 bits are reinterpreted. Cells of other lengths get the error code BAD_INTEGER."""
+    """Decode cells of 1, 2, 4 or 8 little-endian bytes to int64 in `out`, with sign extension unless `unsigned`.
+    Unsigned values of 64 bits are reinterpreted. A row without a value is 0 in `out` and False in `valid`. Cells of
+    other lengths get the error code BAD_INTEGER."""
     for row in range(len(start)):
         size = length[row]
         at = start[row]
@@ -44,8 +45,8 @@ def decode_integers(data: U8, start: I64, length: I64, unsigned: bool, out: I64,
 
 @kernel
 def decode_doubles(data: U8, start: I64, length: I64, out: npt.NDArray[np.int64], valid: Bools, errors: U8) -> None:
-    """Decode cells of 8 memcomparable bytes to the bits of a double. Cells of other lengths get the error code
-    BAD_FLOAT."""
+    """Decode cells of 8 memcomparable bytes to the bits of a double in `out`. A row without a value is 0 in `out` and
+    False in `valid`. Cells of other lengths get the error code BAD_FLOAT."""
     for row in range(len(start)):
         size = length[row]
         out[row] = 0

@@ -112,7 +112,8 @@ def elements_length(indexes: I64, present: Bools, is_set: bool, offsets: I64, va
 
 @kernel
 def put_elements(indexes: I64, valid: Bools, is_set: bool, names: U8, offsets: I64, out: U8, out_offsets: I64) -> None:
-    """Write the text of each value. `indexes` has ENUM's numbers or SET's bits; element i of the column has the name
+    """Write the text of each value to `out`, end to end: that of row i is `out[out_offsets[i]:out_offsets[i + 1]]`, and
+    is empty if the row is not valid. `indexes` has ENUM's numbers or SET's bits; element i of the column has the name
     `names[offsets[i]:offsets[i + 1]]`. ENUM: the name of the element with that number, counted from 1; empty for an
     unknown number. SET: the names of the elements whose bits are set, separated by commas."""
     at = 0

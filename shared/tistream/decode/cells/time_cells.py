@@ -23,8 +23,9 @@ _NANOS = 1_000
 def put_times(
     packed: I64, present: Bools, fsp: int, date_only: bool, out: U8, out_offsets: I64, valid: Bools, errors: U8
 ) -> None:
-    """Write packed times (year * 13 + month, day, hour, minute, second, microsecond) as text, with `fsp` fraction
-    digits. `date_only`: leave out the time of day.
+    """Write packed times (year * 13 + month, day, hour, minute, second, microsecond) as text to `out`, end to end, with
+    `fsp` fraction digits. `date_only`: leave out the time of day. The text of row i is
+    `out[out_offsets[i]:out_offsets[i + 1]]`; `valid` is set to whether row i has one.
 
     `out` has room for DATETIME_CHARS bytes per row. Invalid cells get the error code BAD_TIME.
     """
@@ -51,7 +52,8 @@ def put_times(
 
 @kernel
 def put_durations(nanos: I64, present: Bools, fsp: int, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
-    """Write signed nanoseconds as `[-]HH:MM:SS[.f]`. `out` has room for DURATION_CHARS bytes per row. `valid` is set to
+    """Write signed nanoseconds as `[-]HH:MM:SS[.f]` to `out`, end to end, with `fsp` fraction digits. The text of row i
+    is `out[out_offsets[i]:out_offsets[i + 1]]`. `out` has room for DURATION_CHARS bytes per row. `valid` is set to
     False for a row that is not present, or out of range; the latter also gets BAD_TIME in `errors`."""
     at = 0
     out_offsets[0] = 0

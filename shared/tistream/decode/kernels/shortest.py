@@ -42,15 +42,15 @@ _POWERS = _powers_of_ten()
 
 @inline
 def double_digits(bits: int) -> tuple[int, int]:
-    """The shortest decimal digits of the finite, positive double with these bits. Returns (digits, exponent); the
-    number is digits * 10^exponent."""
+    """The shortest decimal digits of the finite double with these bits, which is not negative. Returns (digits,
+    exponent); the number is digits * 10^exponent."""
     return _digits(bits & 0xFFFFFFFFFFFFF, bits >> _DOUBLE_BITS, _DOUBLE_BITS, _DOUBLE_BIAS)
 
 
 @inline
 def single_digits(bits: int) -> tuple[int, int]:
-    """The shortest decimal digits of the finite, positive float32 with these bits. Returns (digits, exponent); the
-    number is digits * 10^exponent."""
+    """The shortest decimal digits of the finite float32 with these bits, which is not negative. Returns (digits,
+    exponent); the number is digits * 10^exponent."""
     return _digits(bits & 0x7FFFFF, bits >> _SINGLE_BITS, _SINGLE_BITS, _SINGLE_BIAS)
 
 

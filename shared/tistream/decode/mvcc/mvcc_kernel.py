@@ -22,8 +22,8 @@ _VARINT_BYTES = 10
 
 @kernel
 def key_versions(data: U8, at: I64, length: I64, raw_length: I64, ts: I64) -> int:
-    """Compute the length of each raw key, in bytes, and the timestamp of each versioned key. Fails for a key that is
-    not memcomparable."""
+    """Write the length in bytes of each raw key to `raw_length`, and the timestamp of each versioned key to `ts`. Fails
+    for a key that is not memcomparable, and for a timestamp above 2^63 - 1. Returns the status of the module."""
     for row in range(len(at)):
         body = length[row] - 8
         if body < 9 or body % 9 != 0:
@@ -97,7 +97,9 @@ def _varint(data: U8, at: int, end: int) -> Any:
 def parse_write_records(  # noqa: PLR0911, PLR0912 - one function, because numba's cache knows no other
     data: U8, at: I64, length: I64, kind: U8, start_ts: I64, short_at: I64, short_length: I64, source: I64
 ) -> int:
-    """Parse write records. short_at is -1 without a short value, source -1 without a txn_source.
+    """Parse write records. Writes one element for each record to `kind`, `start_ts`, `short_at` and `short_length` (the
+    place of its short value in `data`; -1 and 0 without one), and `source` (its txn_source; -1 without one). Returns
+    the status of the module.
 
     Fields after the first unknown tag are ignored, because newer versions of TiKV add fields at the end. A known field
     that is cut off is an error.

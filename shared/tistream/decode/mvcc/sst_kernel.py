@@ -48,7 +48,8 @@ def _entries_end(data: U8, start: int, end: int) -> int:
 @kernel
 def measure_blocks(data: U8, starts: I64, ends: I64, totals: I64) -> int:
     """Check the entries of blocks, and add to `totals` their number, the bytes of their keys and values, and the length
-    of the longest key with its trailer (LONGEST: the maximum)."""
+    of the longest key with its trailer (LONGEST: the maximum). Returns 0, or 1 + the index of the first malformed
+    block."""
     for block in range(len(starts)):
         end = _entries_end(data, starts[block], ends[block])
         if end < 0:
@@ -73,8 +74,9 @@ def measure_blocks(data: U8, starts: I64, ends: I64, totals: I64) -> int:
 def copy_entries(
     data: U8, starts: I64, ends: I64, scratch: U8, key_offsets: I64, keys: U8, value_offsets: I64, values: U8
 ) -> int:
-    """Copy the entries of blocks that measure_blocks has checked: keys without trailers, and values, each end to end.
-    `scratch` has room for the longest key. Fails for an entry that is not a put."""
+    """Copy the entries of blocks that measure_blocks has checked: keys without trailers to `keys`, and values to
+    `values`, each end to end. Fills the offsets of both; their first elements must be 0. `scratch` has room for the
+    longest key. Returns 0, or 1 + the number of the first entry that is not a put."""
     row = i64(0)
     for block in range(len(starts)):
         end = _entries_end(data, starts[block], ends[block])
@@ -98,9 +100,9 @@ def copy_entries(
 
 @kernel
 def block_places(index: U8, delta: bool, offsets: I64, sizes: I64) -> int:
-    """Decode the places of data blocks from an unpacked index block. `delta`: whether a place that follows another one
-    is stated as the difference of their sizes. Returns the number of blocks, or -1 if the index is malformed or has
-    more blocks than fit."""
+    """Decode the places of data blocks from an unpacked index block, and write them to `offsets` and `sizes`. `delta`:
+    whether a place that follows another one is stated as the difference of their sizes. Returns the number of blocks,
+    or -1 if the index is malformed or has more blocks than fit."""
     end = _entries_end(index, 0, len(index))
     at, count = i64(0), i64(0)
     while at < end:

@@ -240,7 +240,7 @@ class History:
 
     def table_at(self, physical_id: int, commit_ts: int) -> TableVersion | None:
         """The table version with which a row of `commit_ts` is decoded; None if its table or partition is not visible
-        then."""
+        then. Raises Gone if the version strictly before `commit_ts` may have been dropped."""
         self._refuse_below(commit_ts - 1)
         owner = self._owners.get(physical_id)
         table_id = owner.before(commit_ts) if owner else None
@@ -248,7 +248,7 @@ class History:
 
     def versions_of(self, physical_id: int, low: int, high: int) -> list[tuple[int, int, TableVersion | None]]:
         """What `table_at` returns for every commit_ts in `low < t <= high`, as intervals (from exclusive, to inclusive,
-        version)."""
+        version). Raises Gone for a window that begins below base_ts."""
         self._refuse_below(low)
         owner = self._owners.get(physical_id)
         if owner is None:
@@ -266,8 +266,9 @@ class History:
         return self._current.ever_had_id(physical_id)
 
     def owned(self, physical_id: int, ts: int) -> bool:
-        """Whether a visible table had the physical id at `ts`. If the history at `ts` was dropped, the result is True
-        unless the id is known to have been created after `ts`."""
+        """Whether a visible table had the physical id at `ts`. If the history at `ts` was dropped: whether one had it
+        at base_ts; so the result is True for an id that was created between the two, and False for one that was dropped
+        between them."""
         owner = self._owners.get(physical_id)
         return owner is not None and owner.at(max(ts, self.base_ts)) is not None
 
@@ -281,20 +282,21 @@ class History:
 
     def schema_version_before(self, commit_ts: int) -> int:
         """The highest schema version whose `Diff:{v}` key was committed strictly before `commit_ts`; 0 before the
-        first."""
+        first. Raises Gone if that version may have been dropped."""
         self._refuse_below(commit_ts - 1)
         at = bisect_left(self._version_ts, commit_ts)
         return self._version_numbers[at - 1] if at else 0
 
     def schema_version_at(self, ts: int) -> int:
-        """The highest schema version whose `Diff:{v}` key was committed at or before `ts`; 0 before the first."""
+        """The highest schema version whose `Diff:{v}` key was committed at or before `ts`; 0 before the first. Raises
+        Gone for a ts below base_ts."""
         self._refuse_below(ts)
         at = bisect_right(self._version_ts, ts)
         return self._version_numbers[at - 1] if at else 0
 
     def schema_versions(self, low: int, high: int) -> list[tuple[int, int, int]]:
         """What `schema_version_before` returns for every t in `low < t <= high`, as intervals (from exclusive, to
-        inclusive, version)."""
+        inclusive, version). Raises Gone for a window that begins below base_ts."""
         self._refuse_below(low)
         out = []
         at = bisect_right(self._version_ts, low)
@@ -307,14 +309,14 @@ class History:
     # ---- reading: names
 
     def databases(self, ts: int) -> list[str]:
-        """The names of the databases visible at `ts`, sorted."""
+        """The names of the databases visible at `ts`, sorted. Raises Gone for a ts below base_ts."""
         self._refuse_below(ts)
         found = (line.at(ts) for line in self._database_versions.values())
         return sorted(database.name for database in found if database is not None)
 
     def tables(self, ts: int, database: str) -> list[ListedTable] | None:
         """The base tables (not views, not sequences) visible at `ts`, sorted by name; None if no visible database had
-        the name at `ts`."""
+        the name at `ts`. Raises Gone for a ts below base_ts."""
         if fold(database) not in map(fold, self.databases(ts)):
             return None
         version = self.schema_version_at(ts)
@@ -324,7 +326,8 @@ class History:
         )
 
     def visible_tables(self, ts: int, database: str) -> Iterator[TableVersion]:
-        """The tables, views and sequences of a database that are visible at `ts`."""
+        """The tables, views and sequences of a database that are visible at `ts`. Raises Gone for a ts below
+        base_ts."""
         self._refuse_below(ts)
         for name in self._names.tables(fold(database)):
             table_id = self._names.at(name, ts)
@@ -333,7 +336,8 @@ class History:
                 yield version
 
     def database_exists(self, database: str, low: int, high: int) -> bool:
-        """Whether a visible database had the name at any t in `low < t <= high`."""
+        """Whether a visible database had the name at any t in `low < t <= high`. Raises Gone for a window that begins
+        below base_ts."""
         self._refuse_below(low)
         folded = fold(database)
         for line in self._database_versions.values():
@@ -347,7 +351,7 @@ class History:
         database.
 
         A table whose physical ids changed within the window has one entry for each set of ids. Views and sequences are
-        included, with no physical ids.
+        included, with no physical ids. Raises Gone for a window that begins below base_ts.
         """
         self._refuse_below(low)
         folded = fold(database)
@@ -369,7 +373,8 @@ class History:
         return out
 
     def versions_within(self, low: int, high: int) -> Iterator[TableVersion]:
-        """Every version of a table, view or sequence that decodes rows of any commit_ts in `low < t <= high`."""
+        """Every version of a table, view or sequence that decodes rows of any commit_ts in `low < t <= high`. Raises
+        Gone for a window that begins below base_ts."""
         self._refuse_below(low)
         for line in self._versions.values():
             yield from (version for _, _, version in line.runs(low, high) if version is not None)
@@ -386,7 +391,7 @@ class History:
 
     def ddl_events(self, low: int, high: int, database: str | None = None, table: str | None = None) -> list[DdlEvent]:
         """The DDL events with `low < commit_ts <= high`, in order. With `database`, or `database` and `table`, only the
-        events that involve it."""
+        events that involve it. Raises Gone for a window that begins below base_ts."""
         self._refuse_below(low)
         first = bisect_right(self._events, low, key=lambda event: event.commit_ts)
         last = bisect_right(self._events, high, key=lambda event: event.commit_ts)

@@ -22,8 +22,8 @@ class NamePeriod:
 
 @dataclass(slots=True)
 class NameIndex:
-    """The tenures of every (database, table) name, with names folded (visible.fold). At any ts, at most one table has a
-    name."""
+    """The tenures of every (database, table) name: the periods in which a table had it. Names are folded
+    (visible.fold). At any ts, at most one table has a name."""
 
     _closed: dict[tuple[str, str], list[NamePeriod]] = field(default_factory=dict)
     _open: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)  # name -> (from_ts, table_id)

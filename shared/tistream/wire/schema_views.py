@@ -8,7 +8,8 @@ from tistream.wire.schema import ColumnView
 
 
 def column_views(table: Table) -> list[ColumnView]:
-    """The columns that SELECT shows, in the order of SELECT. `key` marks the columns of an event's `key`."""
+    """The columns that a row in an event has, in the order of the table's definition: virtual generated columns are
+    left out. `key` marks the columns of an event's `key`."""
     key = {column.id for column in table.key_columns}
     return [
         ColumnView(

@@ -64,7 +64,7 @@ def tenant_of_grants(grants: Iterable[Grant]) -> tuple[str, str] | None:
 
 
 def limit_groups(grants: Iterable[Grant]) -> frozenset[str] | None:
-    """The group in which a token counts: the clusters or tenants of its grants. The number of tokens in each group is
+    """The groups in which a token counts: the clusters or tenants of its grants. The number of tokens in each group is
     limited. Tokens for parts of a tenant form a group of their own, which an operator of the whole tenant can revoke.
     None: a grant covers everything, and there is no limit."""
     found = set()

@@ -18,8 +18,8 @@ S = TypeVar("S", bound=ServiceSettings)
 
 
 def begin(settings_class: type[S]) -> S:
-    """Read the settings, and start logs and traces. After this call, the process ends when its parent process ends. If
-    the settings are invalid, the process exits with status 2 and one line on stderr."""
+    """Read the settings, and start logs and traces. If TISTREAM_PARENT_PID is set, the process ends from now on when
+    that parent process ends. If the settings are invalid, the process exits with status 2 and one line on stderr."""
     die_with_parent()
     with exit_on_settings_error():
         settings = load_settings(settings_class)

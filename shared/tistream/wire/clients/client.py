@@ -36,10 +36,10 @@ def _public_authorities() -> SSLContext:
 class HttpClient:
     """Calls peers by full URL. Thread-safe; connections are kept and shared.
 
-    `deadline_s` is the time that one call may take. A call with `attempts` above 1 is repeated after a RetryableError,
-    up to this number of attempts in all. The default is one attempt, because most callers are loops that run again
-    anyway. `auth` returns the `Authorization` of each call. `tls` holds the trusted authorities for https:// and the
-    client's certificate.
+    `deadline_s` is the time in seconds that one attempt waits for the peer's answer, once it is connected. A call with
+    `attempts` above 1 is repeated after a RetryableError, up to this number of attempts in all. The default is one
+    attempt, because most callers are loops that run again anyway. `auth` returns the `Authorization` of each call.
+    `tls` holds the trusted authorities for https:// and the client's certificate.
     """
 
     def __init__(
@@ -79,7 +79,8 @@ class HttpClient:
         deadline_s: float | None = None,
     ) -> M:
         """GET `url`, and parse the answer as `model`. For a long poll, `wait_ms` is added to the deadline and to the
-        query. `attempts` and `deadline_s` are as for the class. Raises the errors of `request`."""
+        query. `attempts` is as for the class. `deadline_s`: a shorter deadline than the client's own; None: the
+        client's own. Raises the errors of `request`."""
         patience_s = self._patience_s(deadline_s)
         query = dict(params or {})
         if wait_ms:
@@ -98,7 +99,7 @@ class HttpClient:
         deadline_s: float | None = None,
     ) -> M:
         """Send `body` as JSON by PUT or POST, and parse the answer as `model`. `attempts` and `deadline_s` are as for
-        the class. Raises the errors of `request`."""
+        `get`. Raises the errors of `request`."""
         content, kind = body.model_dump_json().encode(), "application/json"
         patience_s = self._patience_s(deadline_s)
         answer = self.request(method, url, content=content, content_type=kind, deadline_s=patience_s, attempts=attempts)

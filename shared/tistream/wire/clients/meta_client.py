@@ -74,9 +74,10 @@ class StaleRoutes(Unavailable):
 
 class MetaClient:
     """Client of the meta servers at `base_urls` (separated by commas). Any of them can answer a call; if one does not,
-    the next one is tried.
+    the next one is tried. Every call raises Unavailable if no meta server answers, and otherwise the errors of
+    HttpClient.request.
 
-    Thread-safe. `seen` is the age of the newest route table that was received. With a `node_id`, route tables contain
+    Thread-safe. `seen` is the mark of the newest route table that was received. With a `node_id`, route tables contain
     only that node's tasks. `on_stale` is called for each table that is ignored because it is older than one already
     received.
     """
@@ -154,7 +155,8 @@ class MetaClient:
         return self._of_any(lambda url: self._http.get(url + path, BackfillRows))
 
     def end_backfill(self, row: BackfillRow, end: EndBackfill) -> BackfillRow:
-        """Report that a backfill has finished or failed. Raises AlreadyDiffers if it has ended with another result."""
+        """Report that a backfill has finished or failed, or that the platform cancels it. Raises AlreadyDiffers if it
+        has ended with another result."""
         path = f"/upcall/v1/clusters/{row.cluster_id}/tenants/{row.tenant_id}/backfills/{row.backfill_id}/end"
         return self._of_any(lambda url: self._http.send("PUT", url + path, end, BackfillRow))
 

@@ -14,7 +14,7 @@ from tistream.wire.schema import LogPage, SchemaStatus, SchemaView
 
 class SchemaClient:
     """Client of the schema registry. `find_url` returns its current URL, which may change with a restart. It raises
-    Unavailable if the URL is unknown."""
+    Unavailable if the URL is unknown. Every call raises Unavailable if the registry does not answer."""
 
     def __init__(self, http: HttpClient, find_url: Callable[[], str]) -> None:
         self._http = http

@@ -10,7 +10,8 @@ TASKS_DEADLINE_S = 3.0  # short, so that a sorter that hangs does not delay call
 
 
 class SorterClient:
-    """A client of the sorters. Each call names the base URL of one sorter."""
+    """A client of the sorters. Each call names the base URL of one sorter, and raises Unavailable if that sorter does
+    not answer."""
 
     def __init__(self, http: HttpClient) -> None:
         self._http = http

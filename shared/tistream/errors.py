@@ -72,7 +72,8 @@ class NotFoundYet(RetryableError):
 
 
 class CommitConflict(RetryableError):
-    """The object exists already: another writer (or an earlier attempt of this one) created it."""
+    """The object exists already, or does not have the expected version: another writer (or an earlier attempt of this
+    one) has written it."""
 
     code = "conflict"
     http_status = 409

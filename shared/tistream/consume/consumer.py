@@ -81,7 +81,9 @@ class FeedConsumer:
         """Poll once, and write to the target what has become complete: transactions, DDLs and a resolved ts. Returns
         whether a message arrived.
 
-        Raises CorruptObject for a message that is not of the protocol or breaks its order.
+        Raises:
+            CorruptObject: a message is not of the protocol, or breaks its order.
+            The errors of `topics` and of `target`, such as Unavailable, TopicCut and TargetFailed.
         """
         records, grown = self._topics.poll(timeout_s), False
         for record in records:

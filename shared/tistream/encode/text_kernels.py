@@ -67,7 +67,8 @@ def _packed_time(data: U8, at: int, end: int) -> int:
 
 @kernel
 def parse_times(data: U8, offsets: I64, present: Bools, out: I64) -> int:
-    """Parse `YYYY-MM-DD[ HH:MM:SS[.f]]` to packed times. Returns the index of the first malformed row, or -1."""
+    """Parse `YYYY-MM-DD[ HH:MM:SS[.f]]` to packed times in `out`; a row that is not present gets 0. Returns the index
+    of the first malformed row, or -1."""
     for row in range(len(out)):
         out[row] = _packed_time(data, offsets[row], offsets[row + 1]) if present[row] else 0
         if out[row] < 0:
@@ -92,7 +93,8 @@ def _clock_nanos(data: U8, at: int, end: int) -> int:
 
 @kernel
 def parse_durations(data: U8, offsets: I64, present: Bools, out: I64) -> int:
-    """Parse `[-]H…:MM:SS[.f]` to signed nanoseconds. Returns the index of the first malformed row, or -1."""
+    """Parse `[-]H…:MM:SS[.f]` to signed nanoseconds in `out`; a row that is not present gets 0. Returns the index of
+    the first malformed row, or -1."""
     for row in range(len(out)):
         out[row] = 0
         if not present[row]:

@@ -43,7 +43,7 @@ class HandleRange:
 
 def handle_ranges(expression: Expression, table: Table) -> tuple[HandleRange, ...] | None:
     """The handles of the rows of a table for which the expression can be true, ascending and disjoint: at most
-    RANGES_MAX ranges. None: any."""
+    RANGES_MAX ranges; empty if it can be true for no row. None: for any row."""
     columns = table.handle_columns
     if not columns or columns[0].tp not in t.INTEGERS or kind_of(columns[0]) not in (Kind.INT, Kind.UINT):
         return None

@@ -21,7 +21,8 @@ ASK_MS = 2_000  # pause between two requests to a sorter: feeds learn of their f
 
 @dataclass(slots=True)
 class _Sorter:
-    """A sorter, and its tenants as the routes say. `due_ms`: when to ask it (monotonic); None while it is asked."""
+    """A sorter, and its tenants according to the routes. `due_ms`: the time at which it must be asked (monotonic); None
+    while it is being asked. `boot`, `version`: those of its last answer (ProgressPage)."""
 
     due_ms: int | None
     boot: str = ""
@@ -30,7 +31,8 @@ class _Sorter:
 
 
 class MovedTenants:
-    """The tenants with a task that has moved, or whose sorter does not say. Thread-safe."""
+    """The tenants that have moved: the progress of one of their tasks has changed since the tenant was last refreshed,
+    or a sorter has not answered. Thread-safe."""
 
     def __init__(self, sorters: SorterClient, clock: Clock) -> None:
         self._client, self._clock = sorters, clock
@@ -39,7 +41,8 @@ class MovedTenants:
         self._moved: set[TenantKey] = set()
 
     def follow(self, routes: Iterable[TenantRoute]) -> None:
-        """Ask the sorters of these routes, and no others."""
+        """Set the sorters that `take_due` returns from now on: those of these routes, and no others. A new one is due
+        at once."""
         found: dict[str, set[TenantKey]] = defaultdict(set)
         for route in routes:
             for task in route.tasks:
@@ -52,12 +55,13 @@ class MovedTenants:
                 sorter.tenants = found[url]
 
     def add(self, key: TenantKey) -> None:
-        """Count a tenant as moved, because its route has changed."""
+        """Count a tenant as moved. The caller does so when the tenant's route has changed."""
         with self._lock:
             self._moved.add(key)
 
     def discard(self, key: TenantKey) -> None:
-        """Count a tenant as not moved, because a refresh begins. What moves from now on counts again."""
+        """Count a tenant as not moved. The caller does so before it refreshes the tenant; a change after this call
+        counts again."""
         with self._lock:
             self._moved.discard(key)
 
@@ -67,7 +71,8 @@ class MovedTenants:
             return frozenset(self._moved)
 
     def take_due(self) -> list[str]:
-        """The URLs of the sorters that must be asked now. The caller passes each of them to `ask`."""
+        """The URLs of the sorters that must be asked now. The caller must pass each of them to `ask`; until then, no
+        other call returns it."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             due = [url for url, one in self._sorters.items() if one.due_ms is not None and one.due_ms <= now_ms]
@@ -84,8 +89,9 @@ class MovedTenants:
             return max(0, min(due, default=asked_ms) - now_ms)
 
     def ask(self, url: str) -> bool:
-        """Ask a sorter which tasks have moved since the last request. If it does not answer, all its tenants count as
-        moved. Returns whether a tenant counts as moved now."""
+        """Request from a sorter the tasks whose progress has changed since its last answer, and count their tenants as
+        moved. If it does not answer, all its tenants count as moved. The sorter is due again after ASK_MS. Returns
+        whether this call has counted a tenant as moved."""
         with self._lock:
             known = self._sorters.get(url)
             if known is None:

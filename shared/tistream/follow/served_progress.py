@@ -31,9 +31,10 @@ class ServedProgress:
         self._known_ts = 0  # lower bound of the ts in the object
 
     def record(self, snapshot_ts: int, resolved_ts: int, flushed_ts: int) -> None:
-        """Write `resolved_ts` to the object, unless it is at or below `flushed_ts`, which the manifests record already,
-        or the object was written less than EVERY_MS ago by any API server. A failed write is logged; the next call
-        tries again. `snapshot_ts` identifies the tenant, because a later tenant of the same name has another one."""
+        """Write `resolved_ts` to the object. Nothing is written if it is at or below `flushed_ts`, which the manifests
+        record already, if any API server has written the object less than EVERY_MS ago, or if this object has tried to
+        less than EVERY_MS ago. A failed write is logged; a call after EVERY_MS tries again. `snapshot_ts` identifies
+        the tenant, because a later tenant of the same name has another one."""
         now_ms = self._clock.monotonic_ms()
         if resolved_ts <= max(flushed_ts, self._known_ts) or now_ms - self._tried_ms < EVERY_MS:
             return

@@ -115,7 +115,7 @@ class TenantView:
             return self._flushed_ts
 
     def earliest_ts(self) -> int:
-        """The lowest ts from which on changes are served. Raises Unavailable while it is not known.
+        """The lowest ts above which all changes are served. Raises Unavailable while it is not known.
 
         With a log backup as the source, that is the highest base_ts of its backfills, if it is above `kept_ts`: changes
         up to it have no old values, because the rows before them were never read (docs/backfill.md).
@@ -125,7 +125,7 @@ class TenantView:
             return max(kept_ts, self._backfilled_ts) if self._fed_by_log_backup() else kept_ts
 
     def kept_ts(self) -> int:
-        """The ts above which every change is kept. Raises Unavailable while it is not known."""
+        """The lowest ts above which every change is kept. Raises Unavailable while it is not known."""
         if self.route.snapshot_ts is None:
             raise Unavailable(f"tenant {self.tenant} cannot be read yet: {self.route.problem or 'it has no tasks yet'}")
         with self._lock:
@@ -235,12 +235,12 @@ class TenantView:
 
     @property
     def settled(self) -> bool:
-        """Whether the next refresh finds nothing new unless a task moves: at the last one, each task's sorter and the
-        schema registry answered, and the schema was not behind the tasks."""
+        """Whether the next refresh finds nothing new unless a task makes progress: at the last one, each task's sorter
+        and the schema registry answered, and the schema was not behind the tasks."""
         return self._settled
 
     def seen_ago_ms(self) -> int:
-        """Milliseconds since resolved_ts was last confirmed by a refresh; 0 before the first refresh."""
+        """Milliseconds since the last refresh, whether or not all peers answered it; 0 while resolved_ts is 0."""
         return self.age_ms() if self.resolved_ts() else 0
 
     # ---- refreshing
@@ -264,7 +264,8 @@ class TenantView:
                 self._moved.wait(min(left_ms, LOOK_MS) / 1000)
 
     def refresh(self) -> None:
-        """Refresh progress, logs and schema now."""
+        """Refresh progress, logs and schema now, and return when that is done. Peers and tasks that cannot be read are
+        recorded in `problems`; their earlier data stay."""
         with self._refreshing:
             self._refresh()
 

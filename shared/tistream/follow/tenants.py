@@ -91,7 +91,8 @@ class Tenants:
         return urls[0]
 
     def view(self, cluster_id: str, tenant_id: str) -> TenantView:
-        """The view of one tenant. Raises UnknownName; Unavailable if the meta server has never answered."""
+        """The view of one tenant. Raises UnknownName; Unavailable if the tenant is not known here and no meta server
+        answers."""
         try:
             key = TenantKey.parse(cluster_id, tenant_id)
         except InvalidRequest as error:
@@ -132,9 +133,11 @@ class Tenants:
         return 0 if routes.version != known else 50
 
     def refresh_due(self) -> int:
-        """Body of a loop: start a refresh of every view that is due: active tenants often, new ones at once, and idle
-        ones one at a time, the least recently refreshed first. Idle tenants whose tasks do not move rest. Returns the
-        milliseconds until the next call. A call is due sooner if `wake` is called."""
+        """Body of a loop: submit a refresh of every view that is due, and a request to every sorter that must be asked
+        for progress. Active tenants are due every ACTIVE_EVERY_MS, and new ones at once. Of the idle tenants that are
+        due, one is refreshed at a time, the least recently refreshed first. Idle tenants whose tasks make no progress
+        are due every RESTING_EVERY_MS only. Returns the milliseconds until the next call, which comes sooner if `wake`
+        is called."""
         for url in self._moved.take_due():
             self._executor.submit(self._ask, url)
         moved = self._moved.current()

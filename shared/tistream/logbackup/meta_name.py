@@ -29,7 +29,7 @@ _TAG = re.compile(rf"([A-Za-z])({_HEX})")
 @dataclass(frozen=True, slots=True)
 class MetaName:
     """The hints in the name of a metadata object. flush_ts: when the flush began. max_ts: the highest ts of the
-    object's keys; None if the name does not state it."""
+    object's keys. max_ts and store_id are None if the name does not state them."""
 
     flush_ts: int
     max_ts: int | None

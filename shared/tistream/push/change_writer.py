@@ -24,8 +24,8 @@ _STATISTICS = ["key"]
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """The identity of a change file: the tenant, the store that writes it, and its ts. `prev_ts`: the ts of the store's
-    previous file (0: this is its first)."""
+    """The tenant and the store that a change file states, and `prev_ts`: the ts of the previous file in the store's
+    chain (0: the file begins a chain)."""
 
     tenant: TenantKey
     store_id: int

@@ -57,7 +57,8 @@ def hashes_of_selected(rows: Sequence[Sequence[Any]], columns: Sequence[Column],
 
 
 def hashes_of_rows(batch: pa.RecordBatch, columns: Sequence[Column], dialect: Dialect) -> Hashes:
-    """The hash of each decoded row, which equals that of the row of a server. The arguments are those of `of_rows`."""
+    """The hash of each decoded row (tistream.decode.rows), which equals that of the same row of a server with this
+    dialect. `columns` are the fields of the batch, in order."""
     return _hashes(batch.num_rows, (_of_arrow(*one, dialect) for one in zip(columns, batch.columns, strict=True)))
 
 

@@ -33,8 +33,8 @@ class Target:
 
 
 def statement(reversal: Reversal, target: Target, dialect: Dialect) -> str:
-    """Build the SQL statement of one reversal. Executing it changes exactly one row; if it changes none, the row has
-    changed since the plan was made."""
+    """Build the SQL statement of one reversal, which changes exactly one row. If an UPDATE or DELETE matches no row, or
+    an INSERT fails because the key exists, the row has changed since the plan was made."""
     place = ".".join(map(quoted_name, target.name))
     if reversal.now is None:
         assert reversal.then is not None

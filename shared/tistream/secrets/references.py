@@ -43,7 +43,8 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def masked(text: str, values: Iterable[str]) -> str:
-    """Remove the values of secrets from a text, for errors and logs that quote a message of another system."""
+    """Replace the values of secrets in a text by `***`, for errors and logs that quote a message of another system.
+    Values of fewer than four characters stay, because they occur by chance."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORT:
             text = text.replace(value, _HIDDEN)

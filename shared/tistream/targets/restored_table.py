@@ -76,7 +76,8 @@ class Chunk:
 
 
 class RestoreTarget(Protocol):
-    """A destination of restored tables. Each call is atomic: it takes effect completely or not at all."""
+    """A destination of restored tables. `write` takes effect completely or not at all. After an interruption, `begin`
+    and `add_foreign_keys` can be called again."""
 
     dialect: Dialect
     compared: Dialect | None  # dialect of the server whose rows are compared with the written ones; None for files

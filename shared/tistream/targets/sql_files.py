@@ -41,8 +41,8 @@ class SqlFiles:
         self._marks = DirectoryMarks(directory)
 
     def begin(self, table: RestoredTable, *, replace: bool) -> Mark:
-        """Implement RestoreTarget.begin: create the table, unless this restore has created it before; return its
-        progress."""
+        """Implement RestoreTarget.begin: write a file with CREATE DATABASE and CREATE TABLE, unless this restore has
+        written it before; return the table's progress."""
         found = self._marks.begin(table, replace=replace)
         if found is not None:
             return found.mark

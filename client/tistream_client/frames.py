@@ -35,8 +35,9 @@ def table_of(pages: Sequence[AnyPage], *, flat: bool) -> pa.Table:
 
 
 def reader_of(pages: Iterator[AnyPage]) -> pa.RecordBatchReader:
-    """A reader of the pages as they arrive. It has the schema of the first page with rows, and raises SchemaChanged at
-    the first batch with another schema."""
+    """A reader of the pages. Pages up to the first one with rows are fetched by this call, and the others as the reader
+    is read. It has the schema of the first page with rows, and raises SchemaChanged at the first batch with another
+    schema."""
     import pyarrow as pa  # noqa: PLC0415
 
     seen: list[AnyPage] = []

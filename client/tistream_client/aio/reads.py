@@ -55,7 +55,8 @@ class AsyncChanges:
                 checkpoint.save(page)
 
     def arrow_pages(self, *, follow: bool = False) -> AsyncIterator[ArrowPage]:
-        """The row events of one table as record batches, page by page, each with its cursor. A page has one schema."""
+        """The row events of one table as record batches, page by page, each with its cursor. A page has one schema.
+        Raises WrongArgument if the call names no table, or has DDL events only."""
         query = self._call.of_rows(follow=follow)
         return self._transport.run(pull(query, ARROW, arrow.page_of, self._patience, follow=follow))
 

@@ -55,8 +55,9 @@ class Patience:
 
     def ask(self, request: Fetch, read: Callable[[Answer], T]) -> Asking[T]:
         """Send the request until the server answers 200 and `read` returns a result; `read` raises CutOff for an
-        incomplete answer. Lost and incomplete answers, 429 and 503 are retried. Raises ApiError for any other error
-        answer, NoAnswer at once if the server was never reached, and the last failure when the retries end."""
+        incomplete answer. Lost and incomplete answers, 429, and the statuses of Unavailable (408, 425, 502, 503, 504)
+        are retried. Raises ApiError for any other error answer, NoAnswer at once if the server was never reached, and
+        the last failure when the retries end."""
         waited, pause = 0.0, _FIRST_PAUSE_S
         while True:
             reply = yield request

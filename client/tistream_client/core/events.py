@@ -133,8 +133,8 @@ class Transaction:
 @dataclass(frozen=True, slots=True)
 class Position:
     """The end of a page. Everything up to `resolved_ts` was sent; it is None if the page ends inside a commit of more
-    events than the page may have. `after` is the cursor at which the page begins; None for the first page of a read
-    that began at a time."""
+    events than the page may have, or inside a snapshot or a squashed pull. `after` is the cursor at which the page
+    begins; None for the first page of a read that began at a time."""
 
     cursor: str
     resolved_ts: int | None

@@ -29,7 +29,8 @@ _PLAIN = re.compile(r"\w+")  # a name that the server's rules of columns do not 
 @dataclass(frozen=True, slots=True)
 class PullQuery:
     """What a pull reads. `since` is exclusive; None: from the beginning of what is retained. `until` is inclusive;
-    None: up to the newest ts at the pull's beginning. A `cursor` replaces `since`."""
+    None: up to the newest ts at the pull's beginning, or without end if the pull follows. A `cursor` replaces
+    `since`."""
 
     scope: Scope
     since: int | None

@@ -69,7 +69,8 @@ class TiStream:
 
 
 class Tenant(TenantReads[Changes, Rows]):
-    """Reads one tenant, which is one TiDB with its databases."""
+    """Reads one tenant, which is one TiDB with its databases. Reads raise WrongArgument for an argument that cannot be
+    used, ApiError if the server refuses a request, and NoAnswer if it gives no complete answer."""
 
     def __init__(self, scope: Scope, transport: Transport, patience: Patience, clock: Clock) -> None:
         super().__init__(
@@ -109,7 +110,8 @@ class Tenant(TenantReads[Changes, Rows]):
         page_size: int | None = None,
     ) -> RawChanges:
         """The writes of a tenant of RawKV after `since`, up to and with `until`, each once. Times and `cursor` are as
-        of `changes`. `start_key` (inclusive) and `end_key` (exclusive) are a range of keys of one `keyspace`."""
+        for `changes`. `start_key` (inclusive) and `end_key` (exclusive) are a range of keys of one `keyspace`;
+        `keyspace` None: every keyspace."""
         call = calls.raw_call(
             self._scope,
             self._reads.clock,
@@ -166,9 +168,9 @@ class Tenant(TenantReads[Changes, Rows]):
         cursor: str | None = None,
         page_size: int | None = None,
     ) -> Iterator[Page]:
-        """The net changes between two times, with each row once, and schema changes. `cursor` is that of an earlier
-        page without `resolved_ts`, and replaces the times. Only the last page has a `resolved_ts`:
-        `changes(cursor=page.cursor)` continues from it."""
+        """The net changes of a table, of a database or of the tenant after `since`, up to and with `until`: each row
+        once, and the schema changes. `cursor` is that of an earlier page without `resolved_ts`, and replaces the times.
+        Only the last page has a `resolved_ts`: `changes(cursor=page.cursor)` continues from it."""
         scope, size = calls.changes_scope(self._scope, database, table), calls.page_of_events(page_size)
         range_ = calls.range_of(since, until, self._reads.clock)
         return self._transport.run(points.squashed(scope, range_, cursor, size, self._patience))
@@ -182,9 +184,9 @@ class Tenant(TenantReads[Changes, Rows]):
         cursor: str | None = None,
         page_size: int | None = None,
     ) -> Iterator[Page]:
-        """All rows as of a time, table by table, as events with the op `read`. `cursor` is that of an earlier page
-        without `resolved_ts`, and replaces `at`. Only the last page has a `resolved_ts`: `changes(cursor=page.cursor)`
-        has every change after it."""
+        """All rows of a table, of a database or of the tenant as of a time, table by table, as events with the op
+        `read`. `cursor` is that of an earlier page without `resolved_ts`, and replaces `at`. Only the last page has a
+        `resolved_ts`: `changes(cursor=page.cursor)` has every change after it."""
         scope, size = calls.changes_scope(self._scope, database, table), calls.page_of_events(page_size)
         ts = calls.at_ts(at, self._reads.clock)
         return self._transport.run(points.snapshot(scope, ts, cursor, size, self._patience))

@@ -57,7 +57,8 @@ class RawChanges:
             yield from page.batches
 
     def reader(self) -> pa.RecordBatchReader:
-        """A reader of the batches, which fetches pages as it is read."""
+        """A reader of the batches. This call fetches pages up to the first one with rows; the others are fetched as the
+        reader is read."""
         return frames.reader_of(self.arrow_pages())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

@@ -53,7 +53,8 @@ class Changes:
                 checkpoint.save(page)
 
     def arrow_pages(self, *, follow: bool = False) -> Iterator[ArrowPage]:
-        """The row events of one table as record batches, page by page, each with its cursor. A page has one schema."""
+        """The row events of one table as record batches, page by page, each with its cursor. A page has one schema.
+        Raises WrongArgument if the call names no table, or has DDL events only."""
         query = self._call.of_rows(follow=follow)
         return self._transport.run(pull(query, ARROW, arrow.page_of, self._patience, follow=follow))
 
@@ -64,8 +65,8 @@ class Changes:
             yield from page.batches
 
     def reader(self) -> pa.RecordBatchReader:
-        """A reader of the batches, which fetches pages as it is read. The batches have one schema. Where another one
-        begins, the reader raises SchemaChanged."""
+        """A reader of the batches. This call fetches pages up to the first one with rows; the others are fetched as the
+        reader is read. The batches have one schema. Where another one begins, the reader raises SchemaChanged."""
         return frames.reader_of(self.arrow_pages())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -107,7 +108,8 @@ class Rows:
             yield from page.batches
 
     def reader(self) -> pa.RecordBatchReader:
-        """A reader of the batches, which fetches pages as it is read."""
+        """A reader of the batches. This call fetches pages up to the first one with rows; the others are fetched as the
+        reader is read."""
         return frames.reader_of(self._arrow_pages())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

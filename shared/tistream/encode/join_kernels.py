@@ -16,8 +16,9 @@ _SMALL_ID, _SMALL_END = 0xFF, 0xFFFF
 
 @kernel
 def grouped_ends(data: U8, start: I64, length: I64, trim: bool, kept: I64, offsets: I64) -> None:
-    """Compute the offsets at which `put_groups` will write the datums, the encoded values in a record key. `kept`
-    receives the length of each value in bytes. If `trim`, trailing spaces are left out of the value."""
+    """Compute the offsets at which `put_groups` will write the datums, the encoded values in a record key. Value i
+    begins at `data[start[i]]` and has `length[i]` bytes. `kept` receives the length of each value in bytes; if `trim`,
+    it leaves out trailing spaces. Datum i will be `out[offsets[i]:offsets[i + 1]]`."""
     offsets[0] = 0
     for row in range(len(start)):
         size = length[row]
@@ -29,8 +30,8 @@ def grouped_ends(data: U8, start: I64, length: I64, trim: bool, kept: I64, offse
 
 @kernel
 def put_groups(data: U8, start: I64, kept: I64, flag: int, offsets: I64, out: U8) -> None:
-    """Write each value as a memcomparable datum: the byte `flag`, then groups of 8 bytes, each with a marker byte.
-    `out` must be filled with zeros."""
+    """Write the first `kept[i]` bytes of each value as a memcomparable datum: the byte `flag`, then groups of 8 bytes,
+    each with a marker byte. `kept` and `offsets` are those of `grouped_ends`. `out` must be filled with zeros."""
     for row in range(len(start)):
         at, left, to = start[row], kept[row], offsets[row]
         out[to] = flag
@@ -61,7 +62,8 @@ def key_ends(length: I64, prefix: int, shortest: int, offsets: I64) -> None:
 
 @kernel
 def put_keys(prefix: U8, data: U8, start: I64, length: I64, offsets: I64, out: U8) -> None:
-    """Write keys: the prefix and the datums of each row. `out` must be filled with zeros, which pad short handles."""
+    """Write keys: the prefix and the datums of each row. Datum d of row r has `length[r, d]` bytes of `data` from
+    `start[r, d]` on. `offsets` are those of `key_ends`. `out` must be filled with zeros, which pad short handles."""
     for row in range(len(length)):
         to = offsets[row]
         copy_bytes(out, to, prefix, 0, len(prefix))
@@ -93,7 +95,8 @@ def row_ends(ids: I64, length: I64, offsets: I64) -> None:
 @kernel
 def put_rows(ids: I64, data: U8, start: I64, length: I64, offsets: I64, out: U8) -> None:  # the format's two widths
     """Write row values of format v2: the header, the ids of the columns that have a value, the ids of those that are
-    NULL, the ends of the cells, and the cells. The offsets are those of `row_ends`."""
+    NULL, the ends of the cells, and the cells. The cell of row r and column c has `length[r, c]` bytes of `data` from
+    `start[r, c]` on. `ids`, `length` and `offsets` are those of `row_ends`."""
     wide_ids = len(ids) > 0 and ids[-1] > _SMALL_ID
     for row in range(len(length)):
         filled, total = 0, 0

@@ -73,8 +73,9 @@ def _put_cell(data: U8, start: int, size: int, scale: int, digits: U8, out: U8, 
 
 @inline
 def _put_small(data: U8, place: int, whole: int, fraction: int, negative: bool, out: U8, at: int) -> int:
-    """Write a decimal whose whole part and fraction each fit 64 bits and that needs no rounding. Nearly all decimals
-    are like that. Returns the position after it, or -1 if the decimal is invalid."""
+    """Write a decimal that needs no rounding, and whose whole part (`whole` digits) and fraction (`fraction` digits)
+    have at most _SMALL_DIGITS digits each, as nearly all decimals do. Its digits begin at `place` in `data`. Returns
+    the offset after the text, or -1 if the decimal is invalid."""
     mask = i64(0xFF if negative else 0)
     flip = i64(0x80)
     parts = (i64(0), i64(0))
@@ -112,8 +113,9 @@ def _group_digits(left: int, leading: bool) -> int:
 
 @inline
 def _read_digits(data: U8, at: int, whole: int, fraction: int, negative: bool, digits: U8) -> bool:
-    """Read a binary decimal's digits into digits[1:]. Returns False if a word's value has more digits than the word
-    stands for."""
+    """Read the digits of a binary decimal, which begin at `at` in `data`, into digits[1:], one per element, and set
+    digits[0] to 0. There are `whole` digits before the point and `fraction` digits after it. Returns False if a word's
+    value has more digits than the word stands for."""
     mask = i64(0xFF if negative else 0)
     flip = i64(0x80)
     digits[0] = 0

@@ -83,7 +83,8 @@ def _is_common_handle(keys: U8, at: int, end: int) -> bool:
 
 @inline
 def _is_padding(keys: U8, at: int, end: int) -> bool:
-    """Whether the rest of the key is padding: a handle shorter than 9 bytes is filled with zero bytes."""
+    """Whether keys[at:end], the rest of a key after its datums, is padding: fewer than 9 bytes, all of them zero. Short
+    handles are padded to 9 bytes."""
     if end - at >= _GROUP + 1:
         return False
     for index in range(at, end):  # noqa: SIM110  # kernels have no generators
@@ -94,8 +95,9 @@ def _is_padding(keys: U8, at: int, end: int) -> bool:
 
 @inline
 def _copy_datum(keys: U8, at: int, end: int, scratch: U8, used: int) -> tuple[int, int]:
-    """Convert one datum of a key to the form of a cell in a row value, and write it to `scratch`. Returns (the position
-    after the datum, the bytes written), or (-1, 0) if the datum is invalid."""
+    """Convert the datum of a key that begins at `at` to the form of a cell in a row value, and write it to `scratch` at
+    the offset `used`. The key ends at `end`. Returns (the position after the datum, the number of bytes written), or
+    (-1, 0) if the datum is invalid."""
     flag = keys[at]
     body = at + 1
     if flag == FLAG_BYTES:
@@ -120,8 +122,9 @@ def _copy_datum(keys: U8, at: int, end: int, scratch: U8, used: int) -> tuple[in
 
 @inline
 def _copy_groups(keys: U8, at: int, end: int, scratch: U8, used: int) -> tuple[int, int]:
-    """Decode memcomparable bytes (upstream-formats 2.1) into `scratch`. Returns (the position after them, the bytes
-    written), or (-1, 0) if they are invalid."""
+    """Decode the memcomparable bytes (upstream-formats 2.1) that begin at `at` and end at or before `end`, and write
+    them to `scratch` at the offset `used`. Returns (the position after them, the number of bytes written), or (-1, 0)
+    if they are invalid."""
     size = 0
     while end - at > _GROUP:
         pad = _MARKER - keys[at + _GROUP]

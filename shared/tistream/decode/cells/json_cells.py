@@ -129,8 +129,9 @@ def _open(data: U8, place: int, end: int, is_object: bool, frames: I64, top: int
 
 @inline
 def _put_key(data: U8, out: U8, at: int, limit: int, frames: I64, top: int) -> int:
-    """Write what comes before the next value: a comma unless it is the first, and in an object the key and a colon.
-    Returns the offset after them, or -1 if the key is invalid."""
+    """Write what comes before the next value of the object or array in `frames[top:]`: a comma unless it is the first
+    value, and in an object the key and a colon. Returns the offset after them, or -1 if the key is invalid or does not
+    fit below the offset `limit`."""
     if limit - at < _ROOM:
         return -1
     if frames[top + _NEXT] > 0:
@@ -217,8 +218,9 @@ def _put_word(first: int, size: int, out: U8, at: int) -> int:
 
 @inline
 def _put_bytes(data: U8, kind: int, place: int, end: int, out: U8, at: int, limit: int) -> int:
-    """Write a string, or an opaque value as `base64:type{N}:{base64}`. Returns the offset after the text, or -1 if the
-    value is invalid."""
+    """Write a string as a JSON string, or an opaque value as the JSON string `base64:type{N}:{base64}`. The value
+    begins at `place` in `data`, after its type byte `kind`. Returns the offset after the text, or -1 if the value is
+    invalid or the text does not fit below the offset `limit`."""
     first = varint_end(data, place + (1 if kind == _OPAQUE else 0), end)
     if first < 0:
         return -1

@@ -39,8 +39,9 @@ def locate(data: U8, offsets: I64, wanted: I64, scratch: U8, start: I64, length:
     """Find the cells of the columns `wanted` in every row. Fills `start` and `length`, both of shape [wanted, rows].
     Returns the number of scratch bytes in use.
 
-    `wanted` are ascending column ids. `errors[i]` receives the reason code of a row that cannot be parsed, whose cells
-    are NULL. `scratch` needs twice the bytes of the v1 rows.
+    Row i is `data[offsets[i]:offsets[i + 1]]`. `wanted` are ascending column ids. `errors[i]` receives the reason code
+    of a row that cannot be parsed, whose cells are NULL. `scratch` needs twice the bytes of the v1 rows; the position
+    of a cell there is `len(data)` plus its offset.
     """
     used = 0
     slots = np.empty(_COUNT_MAX, np.int64)  # for each not-null id of the row `like`: its index in `wanted`, or -1
@@ -127,9 +128,10 @@ def _parse_header(data: U8, at: int, end: int, wanted: I64, slots: I64, states: 
 
 @inline
 def _place_cells(data: U8, at: int, end: int, slots: I64, start: I64, length: I64, row: int) -> int:
-    """Find the cells of a row of format v2: after the column ids come the ends of the cells, then their bytes. `slots`
-    is the result of parsing the header: for each cell, the index of its column in `start` and `length`, or -1 if the
-    column was not requested. Returns a reason code; 0 if the row is valid."""
+    """Find the cells of the v2 row data[at:end], and write their places to column `row` of `start` and `length`. After
+    the column ids come the ends of the cells, then their bytes. `slots` is the result of parsing the header: for each
+    cell, the index of its column in `start` and `length`, or -1 if the column was not requested. Returns a reason code;
+    OK if the row is valid."""
     flags = data[at + 1]
     large = (flags & _LARGE) != 0
     filled = load_u16(data, at + 2)
@@ -154,8 +156,9 @@ def _place_cells(data: U8, at: int, end: int, slots: I64, start: I64, length: I6
 def _locate_v1(
     data: U8, at: int, end: int, wanted: I64, scratch: U8, used: int, start: I64, length: I64, row: int
 ) -> tuple[int, int]:
-    """Find the cells of a v1 row, which is a sequence of pairs: a column id (flag 8 and a varint), and a datum in value
-    encoding. Returns (reason code, scratch bytes used)."""
+    """Find the cells of the v1 row data[at:end], and write their places to column `row` of `start` and `length`. The
+    row is a sequence of pairs: a column id (flag 8 and a varint), and a datum in value encoding. `used` scratch bytes
+    are in use before the call. Returns (reason code, scratch bytes in use afterwards)."""
     while at < end:
         after_id = varint_end(data, at + 1, end)
         if data[at] != _FLAG_VARINT or after_id < 0 or after_id >= end:
@@ -224,7 +227,8 @@ def decimal_bytes(precision: int, fraction: int) -> int:
 
 @inline
 def _json_bytes(data: U8, at: int, end: int) -> int:
-    """The length in bytes of a JSON cell, type byte included; -1 if it is truncated."""
+    """The length in bytes of the JSON cell that begins at `at` and ends at or before `end`, type byte included; -1 if
+    its header is cut off."""
     kind = data[at]
     if kind in (_JSON_OBJECT, _JSON_ARRAY):
         return 1 + load_u32(data, at + 5) if end - at >= 9 else -1

@@ -62,8 +62,8 @@ def printable() -> U8:
 
 @inline
 def put_escaped(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
-    """Write UTF-8 bytes as a JSON string. `html`: as in put_inner. The text has 2 bytes for the quotes, and at most 6
-    bytes for each byte."""
+    """Write the UTF-8 text data[first:last] as a JSON string to `out` at the offset `at`. `html`: as in put_inner. The
+    string has 2 bytes for the quotes, and at most 6 bytes for each byte of the text."""
     out[at] = _QUOTE
     at = put_inner(out, at + 1, data, first, last, html)
     out[at] = _QUOTE
@@ -72,8 +72,8 @@ def put_escaped(out: U8, at: int, data: U8, first: int, last: int, html: bool) -
 
 @inline
 def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
-    """Write UTF-8 bytes as the content of a JSON string, without its quotes. `html`: escape `<`, `>` and `&` too, as
-    Go's encoder does by default."""
+    """Write the UTF-8 text data[first:last] as the content of a JSON string, without its quotes. `html`: escape `<`,
+    `>`, `&`, U+2028 and U+2029 too, as Go's encoder does by default."""
     while first < last:
         clean = _html_clean_until(data, first, last) if html else clean_until(data, first, last)
         at = put_raw(out, at, data, first, clean)
@@ -91,8 +91,9 @@ def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> 
 
 @inline
 def _html_clean_until(data: U8, first: int, last: int) -> int:
-    """The position of the first byte that may need an escape, or `last`. Like text_io.clean_until, it tests eight bytes
-    at a time if all of them are ASCII. `<` and `>` differ in one bit, so one test with that bit set finds both."""
+    """The position of the first byte in data[first:last] that needs an escape with `html`, or `last`. Like
+    text_io.clean_until, it tests eight bytes at a time if all of them are ASCII. `<` and `>` differ in one bit, so one
+    test with that bit set finds both."""
     while True:
         while last - first >= WORD:
             word = u64(peek64(data, first))
@@ -141,8 +142,8 @@ def _put_hex(out: U8, at: int, code: int, digits: int) -> int:
 
 @inline
 def put_latin1(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write bytes as a JSON string in which each byte is the character with its number as code point, with HTML
-    escapes."""
+    """Write the bytes data[first:last] as a JSON string in which each byte is the character whose code point is the
+    byte's value. Escapes are those of put_inner with `html`."""
     out[at] = _QUOTE
     at += 1
     for index in range(first, last):
@@ -164,8 +165,8 @@ def put_latin1(out: U8, at: int, data: U8, first: int, last: int) -> int:
 
 @inline
 def put_go_quoted(out: U8, at: int, data: U8, first: int, last: int, shown: U8) -> int:
-    """Write bytes as a JSON string that contains Go's quoting of them (`strconv.Quote` without the outer quotes), so
-    that its backslashes and quotes are escaped again. `shown` is `printable()`."""
+    """Write the bytes data[first:last] as a JSON string that contains Go's quoting of them (`strconv.Quote` without the
+    outer quotes), so that its backslashes and quotes are escaped again. `shown` is `printable()`."""
     out[at] = _QUOTE
     at += 1
     while first < last:
@@ -230,8 +231,9 @@ def _character(data: U8, first: int, last: int) -> tuple[int, int]:
 
 @inline
 def put_json_document(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
-    """Write JSON text as a JSON string, in the form that TiDB shows: with a blank after each colon and comma, and with
-    Go's escapes in its strings. `html`: as in put_inner."""
+    """Write the JSON text data[first:last] as a JSON string, in the form that TiDB shows: with a blank after each colon
+    and comma, and with Go's escapes in its strings. `html`: as in put_inner, but U+2028 and U+2029 are always
+    escaped."""
     escapes = _HTML if html else _PLAIN
     out[at] = _QUOTE
     at += 1
@@ -286,8 +288,8 @@ def _put_inner_escape(out: U8, at: int, letter: np.uint8) -> int:
 
 @inline
 def put_vector(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write the text of a vector as a JSON string. Numbers with an exponent are written out (`1e20` as
-    100000000000000000000)."""
+    """Write the text of a vector, data[first:last], as a JSON string. Numbers with an exponent are written out (`1e20`
+    as 100000000000000000000)."""
     out[at] = _QUOTE
     at += 1
     while first < last:
@@ -319,7 +321,7 @@ def put_vector(out: U8, at: int, data: U8, first: int, last: int) -> int:
 
 @inline
 def _put_written_out(out: U8, at: int, data: U8, first: int, letter: int, last: int) -> int:
-    """Write a number such as `1e20` without an exponent. `letter` is the position of its `e`."""
+    """Write the number data[first:last], such as `1e20`, without an exponent. `letter` is the position of its `e`."""
     power = i64(0)
     negative = data[letter + 1] == _MINUS
     for place in range(letter + 2 if negative else letter + 1, last):

@@ -48,14 +48,14 @@ ESCAPED_BYTES_MAX = 6  # \u001f
 
 @inline
 def put_pair(out: U8, at: int, value: int) -> None:
-    """Write a number below 100 as two digits."""
+    """Write a number below 100 to `out` as two digits, at the offset `at`."""
     poke16(out, at, _PAIRS[value])
 
 
 @inline
 def put_uint(out: U8, at: int, value: np.uint64) -> int:
-    """Write the decimal digits of an unsigned 64-bit number. At least WORD bytes of `out` are overwritten, even for
-    fewer digits."""
+    """Write the decimal digits of an unsigned 64-bit number to `out` at the offset `at`. Returns the offset after them.
+    At least WORD bytes of `out` are overwritten, even for fewer digits."""
     if value < _EIGHT_DIGITS:
         return _put_first(out, at, value)
     high = value // _EIGHT_DIGITS
@@ -71,7 +71,8 @@ def put_uint(out: U8, at: int, value: np.uint64) -> int:
 
 @inline
 def _put_first(out: U8, at: int, value: np.uint64) -> int:
-    """Write a number below 10^8 without leading zeros."""
+    """Write a number below 10^8 without leading zeros. Overwrites WORD bytes of `out`; returns the offset after the
+    digits."""
     digits = _eight_digits(value)
     skipped: int = trailing_zeros(digits | _LAST_DIGIT) >> 3
     poke64(out, at, i64((digits | _ZEROS) >> u64(8 * skipped)))
@@ -95,7 +96,8 @@ def _eight_digits(value: np.uint64) -> Any:
 
 @inline
 def put_int(out: U8, at: int, value: int) -> int:
-    """Write a signed integer."""
+    """Write a signed integer to `out` at the offset `at`. Returns the offset after the text. Overwrites bytes after it,
+    as put_uint does."""
     if value < 0:
         out[at] = _MINUS
         return put_uint(out, at + 1, u64(0) - u64(value))
@@ -104,7 +106,8 @@ def put_int(out: U8, at: int, value: int) -> int:
 
 @inline
 def put_padded(out: U8, at: int, value: int, width: int) -> int:
-    """Write the last `width` digits of a number that is not negative, padded with zeros."""
+    """Write the last `width` digits of a number that is not negative, padded with zeros. Returns the offset after them,
+    `at + width`."""
     left = u64(value)
     hundred = u64(100)
     place = at + width
@@ -121,7 +124,7 @@ def put_padded(out: U8, at: int, value: int, width: int) -> int:
 @inline
 def put_double(out: U8, at: int, bits: int, point: bool) -> int:
     """Write a finite double, given its bits, with the shortest digits and in TiDB's notation. With `point`, whole
-    numbers get `.0`."""
+    numbers without an exponent get `.0`. Returns the offset after the text."""
     if bits < 0:
         out[at] = _MINUS
         at += 1
@@ -132,7 +135,8 @@ def put_double(out: U8, at: int, bits: int, point: bool) -> int:
 
 @inline
 def put_single(out: U8, at: int, bits: int) -> int:
-    """Write a finite float32, given its bits, with the shortest digits and in TiDB's notation."""
+    """Write a finite float32, given its bits, with the shortest digits and in TiDB's notation. Returns the offset after
+    the text."""
     if bits & 0x80000000:
         out[at] = _MINUS
         at += 1
@@ -168,7 +172,7 @@ def count_digits(digits: int) -> int:
 @inline
 def put_plain(out: U8, at: int, digits: int, count: int, exponent: int, point: bool) -> int:
     """Write digits * 10^exponent without an exponent. `count` is the number of digits. With `point`, whole numbers get
-    `.0`."""
+    `.0`. Returns the offset after the text."""
     whole = count + exponent  # digits before the point
     if exponent >= 0:
         at = put_uint(out, at, u64(digits))
@@ -198,7 +202,8 @@ def put_plain(out: U8, at: int, digits: int, count: int, exponent: int, point: b
 
 @inline
 def put_mantissa(out: U8, at: int, digits: int, count: int) -> int:
-    """Write digits, with a decimal point after the first one if there are several."""
+    """Write the number `digits`, which has `count` decimal digits, with a decimal point after the first digit if there
+    are several. Returns the offset after the text."""
     scale = i64(1)
     for _ in range(count - 1):
         scale *= 10
@@ -219,8 +224,8 @@ def put_raw(out: U8, at: int, data: U8, first: int, last: int) -> int:
 
 @inline
 def put_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write UTF-8 bytes as a JSON string. The text has 2 bytes for the quotes, and at most ESCAPED_BYTES_MAX bytes for
-    each byte."""
+    """Write the UTF-8 text data[first:last] as a JSON string to `out` at the offset `at`. Returns the offset after it.
+    The string has 2 bytes for the quotes, and at most ESCAPED_BYTES_MAX bytes for each byte of the text."""
     out[at] = _QUOTE
     at += 1
     while first < last:
@@ -236,8 +241,8 @@ def put_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
 
 @inline
 def clean_until(data: U8, first: int, last: int) -> int:
-    """The position of the first byte that needs an escape, or `last`. Tests eight bytes at a time for bytes below 0x20,
-    `"` and a backslash.
+    """The position of the first byte in data[first:last] that needs an escape in JSON, or `last`. Tests eight bytes at
+    a time for bytes below 0x20, `"` and a backslash.
 
     How it tests: a subtraction sets the top bit of each byte that is smaller than the number subtracted. A byte above
     0x7F has its top bit set before, so it is masked out. A borrow changes only the bytes after the one that causes it,
@@ -273,7 +278,8 @@ def _put_escape(out: U8, at: int, byte: np.uint8) -> int:
 
 @inline
 def put_base64(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write base64 with padding: 4 bytes for each group of up to 3 bytes."""
+    """Write the base64 of data[first:last], with padding, to `out` at the offset `at`: 4 bytes for each group of up to
+    3 bytes. Returns the offset after it."""
     index = first
     while last - index >= 3:
         word = (i64(data[index]) << 16) | (i64(data[index + 1]) << 8) | i64(data[index + 2])

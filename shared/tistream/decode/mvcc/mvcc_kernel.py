@@ -22,8 +22,9 @@ _VARINT_BYTES = 10
 
 @kernel
 def key_versions(data: U8, at: I64, length: I64, raw_length: I64, ts: I64) -> int:
-    """Write the length in bytes of each raw key to `raw_length`, and the timestamp of each versioned key to `ts`. Fails
-    for a key that is not memcomparable, and for a timestamp above 2^63 - 1. Returns the status of the module."""
+    """Parse versioned keys. Writes the length in bytes of each raw key to `raw_length`, and the timestamp of each key
+    to `ts`. Fails for a key that is not memcomparable, and for a timestamp above 2^63 - 1. Returns 0, or 1 + the index
+    of the first malformed key."""
     for row in range(len(at)):
         body = length[row] - 8
         if body < 9 or body % 9 != 0:
@@ -53,7 +54,9 @@ def key_versions(data: U8, at: I64, length: I64, raw_length: I64, ts: I64) -> in
 
 @kernel
 def copy_raw_keys(data: U8, at: I64, rows: I64, offsets: Any, out: U8) -> None:
-    """Decode the raw keys of `rows` into `out`, end to end. Key i is `out[offsets[i]:offsets[i + 1]]`."""
+    """Decode the raw keys of the versioned keys with the indexes `rows` into `out`, end to end. Key rows[i] begins at
+    `data[at[rows[i]]]`, and its raw key becomes `out[offsets[i]:offsets[i + 1]]`. `key_versions` must have accepted the
+    keys."""
     for index in range(len(rows)):
         source = at[rows[index]]
         target = i64(offsets[index])
@@ -69,8 +72,8 @@ def copy_raw_keys(data: U8, at: I64, rows: I64, offsets: Any, out: U8) -> None:
 
 @kernel
 def copy_bytes(data: U8, at: I64, offsets: Any, out: U8) -> None:
-    """Copy one byte range for each element of `at` into `out`, end to end. Range i becomes `out[offsets[i]:offsets[i +
-    1]]`."""
+    """Copy one byte range for each element of `at` into `out`, end to end. Range i begins at `data[at[i]]` and becomes
+    `out[offsets[i]:offsets[i + 1]]`."""
     for index in range(len(at)):
         target = i64(offsets[index])
         size = i64(offsets[index + 1]) - target
@@ -80,8 +83,8 @@ def copy_bytes(data: U8, at: I64, offsets: Any, out: U8) -> None:
 
 @inline
 def _varint(data: U8, at: int, end: int) -> Any:
-    """Read the unsigned varint at `at`. Returns its value and the position after it; the position is -1 if the varint
-    is malformed."""
+    """Read the unsigned varint at `at`, which must end at or before `end`. Returns its value and the position after it;
+    the position is -1 if the varint is malformed."""
     found = u64(0)
     for byte in range(min(_VARINT_BYTES, end - at)):
         part = u64(data[at + byte])

@@ -20,8 +20,8 @@ ENTRIES, KEY_BYTES, VALUE_BYTES, LONGEST = 0, 1, 2, 3  # totals
 
 @inline
 def _varint(data: U8, at: int, end: int) -> Any:
-    """Read the unsigned varint at `at`. Returns its value, below 2 ** 63, and the position after it; the position is -1
-    if the varint is malformed, or if `at` is negative."""
+    """Read the unsigned varint at `at`, which must end at or before `end`. Returns its value, below 2 ** 63, and the
+    position after it; the position is -1 if the varint is malformed, or if `at` is negative."""
     found = i64(0)
     if at < 0:
         return found, i64(-1)
@@ -35,7 +35,8 @@ def _varint(data: U8, at: int, end: int) -> Any:
 
 @inline
 def _entries_end(data: U8, start: int, end: int) -> int:
-    """The position after the last entry of a block; -1 if the block is malformed, or has a form that is not known."""
+    """The position after the last entry of the block data[start:end]; -1 if the block is malformed, or has a form that
+    is not known."""
     if end - start < 4:
         return i64(-1)
     restarts = i64(peek32(data, end - 4))

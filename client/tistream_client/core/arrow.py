@@ -39,8 +39,9 @@ class DiffPage:
 
 
 def page_of(answer: Answer, after: str | None, columns: tuple[str, ...] | None) -> ArrowPage:
-    """The page of a pull of one table. Columns: op, commit_ts, commit_time, start_ts, schema_version, key, row,
-    old_row. With `columns`, the structs `row` and `old_row` have these alone. Raises CutOff."""
+    """The page of a pull of one table, which began at the cursor `after` (None: at the pull's start). Columns: op,
+    commit_ts, commit_time, start_ts, schema_version, key, row, old_row. With `columns`, the structs `row` and `old_row`
+    have only these columns. Raises CutOff."""
     batches, schema, end = _stream(answer)
     if b"tistream.cursor" not in end:
         raise CutOff

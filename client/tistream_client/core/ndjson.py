@@ -31,7 +31,8 @@ def raw_page_of(answer: Answer, after: str | None, _: object) -> RawPage:
 
 
 def _pulled(answer: Answer) -> tuple[list[Line], str, int | None]:
-    """(the lines of a pull's page, its cursor, its resolved_ts). Raises CutOff."""
+    """Parse a pull's page: (its lines, its cursor, its resolved_ts). The resolved_ts is None if the end of the page
+    states none. Raises CutOff."""
     *lines, end = _lines(answer)
     if end.get("type") not in ("resolved", "continue"):
         raise CutOff

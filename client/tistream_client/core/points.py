@@ -153,7 +153,8 @@ def squashed(scope: Scope, range_: Range, cursor: str | None, page_size: int, pa
 
 
 def snapshot(scope: Scope, at: int | None, cursor: str | None, page_size: int, patience: Patience) -> Reading[Page]:
-    """Yield the pages of the rows as of a time. The last one has a `resolved_ts`. Raises ApiError, and NoAnswer."""
+    """Yield the pages of the rows as of the ts `at`; None: as of the newest one. The last page has a `resolved_ts`.
+    Raises ApiError, and NoAnswer."""
     first = {"snapshot": NOW if at is None else str(at)}
     yield from _pages(scope, first, {}, cursor, page_size, patience)
 

@@ -137,8 +137,8 @@ def double(values: Any) -> Any:
 
 
 def _alike(left: Operand, right: Operand, *, ordered: bool) -> tuple[Any, Any]:
-    """Convert both values to one type in which they can be compared; with `ordered` also by less and greater. Raises
-    InvalidRequest if no such type is supported."""
+    """Convert both operands to one type in which they can be compared; with `ordered` also by less and greater. Returns
+    (the left values, the right values). Raises InvalidRequest if no such type is supported."""
     sorts = {left.sort, right.sort}
     if OperandType.OPAQUE in sorts:
         name = left.name if left.sort is OperandType.OPAQUE else right.name
@@ -178,7 +178,8 @@ def _integer(constant: Any, kind: Any) -> Any:
 
 
 def _converted(left: Operand, right: Operand, sort: OperandType, convert: Callable[[str], Any]) -> tuple[Any, Any]:
-    """Make both sides dates or times of one sort. A side that is a constant text is converted by `convert`."""
+    """Convert both operands to the type `sort`, a sort of dates or times. Returns (the left values, the right values).
+    A constant text is converted by `convert`; an operand of any other type raises InvalidRequest."""
 
     def one(operand: Operand, other: Operand) -> Any:
         if operand.sort is sort:

@@ -82,7 +82,8 @@ def _distance(high: bytes | None, low: bytes) -> int:
 
 
 def _integer(column: Column, low: int, high: int) -> Iterable[HandleRange]:
-    """The handles of an integer primary key, which are compared as signed numbers whatever the column is."""
+    """The handles of the values `low` to `high` (both inclusive) of an integer primary key. Handles are compared as
+    signed numbers, also if the column is unsigned."""
     parts = [(low, high)] if not column.unsigned else [(max(low, _SIGN), high), (low, min(high, _SIGN - 1))]
     for first, last in parts:
         if first <= last:
@@ -91,7 +92,7 @@ def _integer(column: Column, low: int, high: int) -> Iterable[HandleRange]:
 
 
 def _clustered(column: Column, low: int, high: int) -> Iterable[HandleRange]:
-    """The handles of a clustered key whose first column is an integer."""
+    """The handles of a clustered key whose first column is an integer from `low` to `high`, both inclusive."""
     flag, shift = (FLAG_UINT, 0) if column.unsigned else (FLAG_INT, _SIGN)
     begin, end = ((flag << 64) + one + shift for one in (low, high + 1))
     yield HandleRange(begin.to_bytes(9, "big"), end.to_bytes(9, "big"))

@@ -252,8 +252,8 @@ def _plain_bytes(column: thrift.Struct) -> int:
 
 
 def _bounds(column: thrift.Struct) -> tuple[bytes | None, bytes | None]:
-    """The column's statistics (min_value, max_value). The deprecated fields min and max are ignored, because their byte
-    order is undefined."""
+    """The column's statistics, as (min_value, max_value); both are None if either is missing. The deprecated fields min
+    and max are ignored, because their byte order is undefined."""
     if 12 not in column:
         return None, None
     found = _struct(column, 12)

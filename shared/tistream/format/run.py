@@ -77,7 +77,8 @@ class RunRef:
 
     @property
     def window(self) -> tuple[int | None, int]:
-        """The window of the object's run: (low_ts, high_ts). All objects of a run have the same window."""
+        """The window of the object's run: (low_ts, high_ts). low_ts is exclusive, and None for a base run. All objects
+        of a run have the same window."""
         return self.low_ts, self.high_ts
 
     def touches(self, span: KeySpan) -> bool:

@@ -157,8 +157,8 @@ def commit_sizes(held: Sequence[Unpacked], window: Window) -> tuple[I64, I64, I6
 
 
 def shown_keys(slice_: Slice, plain: bytes, most: int) -> list[tuple[bytes, int]]:
-    """The first keys of a slice with their timestamps, at most `most`, to be displayed to a person. Raises
-    CorruptObject."""
+    """The first entries of a slice, at most `most`: (raw key, ts) for each, to be displayed to a person. `plain` is the
+    unpacked slice. Raises CorruptObject."""
     keys = _keys([(slice_, plain)])
     rows = np.arange(min(most, slice_.entries))
     return list(zip(keys.raw(rows).to_pylist(), keys.ts[rows].tolist(), strict=True))
@@ -191,8 +191,9 @@ def _commits(keys: _Keys, window: Window) -> _Commits:
 
 
 def _check_bounds(keys: _Keys, rows: I64, raw: pa.Array) -> None:
-    """Check that all keys lie within the bounds that the metadata states. The bounds decide which shards read the
-    slice, so a key outside of them would be lost."""
+    """Check that the raw keys lie within the bounds that the metadata of their slices states. `raw` has the key of each
+    entry in `rows`, which ascend. The bounds decide which shards read the slice, so a key outside of them would be
+    lost. Raises CorruptObject."""
     bounds = np.searchsorted(rows, keys.first).tolist()
     for slice_, (start, end) in zip(keys.slices, pairwise(bounds), strict=True):
         found = pc.min_max(raw.slice(start, end - start)).as_py()

@@ -45,7 +45,8 @@ class SegmentIndex:
         return [self._segments[at] for at in self._fit(window)]
 
     def beginnings(self, window: Window) -> tuple[Int64s, Int64s]:
-        """The lowest commit_ts, and the number of rows, of each segment that `overlapping` returns."""
+        """For each segment that `overlapping` returns, in the same order: (the lowest commit_ts, the number of
+        rows)."""
         fit = self._fit(window)
         return self._lows[fit], self._rows[fit]
 

@@ -92,7 +92,7 @@ class Scope:
 
 
 def encode(scope: Scope, at: Position) -> str:
-    """Encode a position as a cursor's text. The cursor is valid only for this scope."""
+    """Encode the position `at` as the text of a cursor. The cursor is valid only for this scope."""
     head = _HEAD.pack(VERSION, scope.digest(), at.commit_ts, at.place, at.start_ts, at.table_id, at.op)
     return to_text(head + at.key)
 

@@ -114,8 +114,8 @@ class PlanCut:
 
 
 def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_max: int) -> PlanCut:
-    """Choose the exact end of a chunk of at most `budget` rows. `commit_ts` has the commit_ts of the rows that may be
-    in it, in any order.
+    """Choose the exact end of a chunk of at most `budget` rows, at or below `high`. `commit_ts` has the commit_ts of
+    the rows that may be in it, none above `high`, in any order.
 
     If the first commit_ts alone has more rows, it is a chunk of its own; above `budget_max` rows it is crowded.
     """

@@ -81,7 +81,8 @@ class SharedWork:
         return made.value
 
     def _theirs(self, others: _Making, alive: Alive) -> SharedResult | None:
-        """Wait for the result of another thread. Returns None if that thread failed."""
+        """Wait until the thread that makes `others` has finished, and return its result. Returns None if that thread
+        failed. Calls `alive` while it waits, and raises its errors."""
         try:
             while not others.done.wait(LOOK_MS / 1000):
                 alive()

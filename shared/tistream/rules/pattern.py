@@ -115,8 +115,8 @@ def _bare(text: str, folded: bool, dotted: bool) -> tuple[Pattern, str]:
 
 
 def _step(text: str, at: int) -> tuple[int, str | None, str]:
-    """Parse the next element of a pattern that is bare text. Returns its length in the text, the character that it
-    stands for (None if it is a wildcard), and its regular expression."""
+    """Parse the element of a bare pattern that begins at `at`. Returns (its length in the text, the character that it
+    stands for or None if it is a wildcard, its regular expression). Raises InvalidRequest."""
     char = text[at]
     if char in _WILDCARDS:
         return 1, None, _WILDCARDS[char]

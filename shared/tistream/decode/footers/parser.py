@@ -116,8 +116,8 @@ class _Schema:
 
 
 def _schema(part: bytes) -> _Schema:
-    """Parse and check the list of schema elements. Small ones are cached, because the files of a platform share few
-    schemas."""
+    """Parse and check the list of schema elements `part`, a Thrift value behind its list header. Short lists are
+    cached, because the files of a platform share few schemas. Raises ValueError."""
     return _parsed_schema(part) if len(part) <= _SCHEMA_BYTES_KEPT else _parsed_schema.__wrapped__(part)
 
 
@@ -139,7 +139,8 @@ def _parsed_schema(part: bytes) -> _Schema:
 
 
 def _groups(scanned: _Scanned, schema: _Schema, end: int) -> tuple[tuple[RowGroup, ...], bytes] | None:
-    """Check the row groups. Returns them, and the bytes of their new list as a field; None if one is not sound."""
+    """Check the row groups of a file, whose data ends before the offset `end`. Returns (the row groups, their list
+    encoded anew as a field of the footer); None if a row group is not sound."""
     head = scanned.part(4)[:2]
     if head[0] & 15 != thrift.LIST or (head[1] >> 4 and head[1] & 15 != thrift.STRUCT):
         return None

@@ -187,7 +187,8 @@ def _put_chunk(out: U8, at: int, data: U8, row: I64) -> int:
 
 @inline
 def _add_chunk(sums: Any, found: Any) -> bool:
-    """Add a chunk's bytes to those of its row group. Returns False if a sum would not fit into an int64."""
+    """Add the chunk `found` to the totals `sums` of its row group, in place: the bytes, and the range of the file that
+    contains all chunks. Returns False if a total would not fit into an int64."""
     decoded = max(found[UNPACKED], found[PLAIN_BYTES])
     if found[UNPACKED] > _MOST - sums[ALL_UNPACKED] or decoded > _MOST - sums[ALL_DECODED]:
         return False

@@ -166,8 +166,8 @@ def _position(keys: pa.Array, key: bytes) -> int:
 
 
 def block_places(index: memoryview, *, delta: bool) -> tuple[I64, I64]:
-    """Decode the offset and size of each data block from an unpacked index block. `delta`: as in the kernel. Raises
-    TableMalformed."""
+    """Decode the places of the data blocks from an unpacked index block. Returns (the offset of each block, the size of
+    each block). `delta`: as in the kernel. Raises TableMalformed."""
     data = np.frombuffer(bytes(index), np.uint8)  # kernels are compiled for arrays that cannot be written to
     offsets, sizes = np.empty((2, len(data) // 3 + 1), np.int64)
     count = sst_kernel.block_places(data, delta, offsets, sizes)

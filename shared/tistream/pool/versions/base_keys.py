@@ -46,8 +46,8 @@ class GroupKeys(Sequence[Any]):
 
 
 def base_keys(reader: Reader, run: RunRef, span: KeySpan) -> Iterator[tuple[Sequence[Any], float]]:
-    """The keys of a base run's object that lie in `span`, row group by row group, and the estimated bytes of their rows
-    after decoding. Raises CorruptObject, NotFoundYet, Unavailable."""
+    """Read the keys of a base run's object that lie in `span`. Yields, for each row group, (its keys, the estimated
+    bytes of their rows after decoding). Raises CorruptObject, NotFoundYet, Unavailable."""
     (opened,) = reader.open_runs([run])
     groups = opened.groups
     bounds = (run.first[1], run.last[1])

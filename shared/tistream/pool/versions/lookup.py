@@ -99,7 +99,7 @@ class _Match:
     opened: OpenedGroups
 
     def whole(self, at: Ints) -> pa.Table:
-        """Read all columns (run.SCHEMA) of the matches with these indexes."""
+        """Read all columns (run.SCHEMA) of the matches whose indexes are in `at`."""
         rest = self.opened.read(_REST).take(pa.array(self.rows[at]))
         stamps = self.stamps.take(pa.array(at))
         columns = {name: table.column(name) for table in (stamps, rest) for name in table.column_names}
@@ -165,7 +165,8 @@ def _spread(shards: Sequence[IndexShard], keys: pa.Array) -> Iterator[tuple[Inde
 
 
 def _ids(table_ids: pa.ChunkedArray, first: merge.Bools, start: int, end: int) -> list[int]:
-    """The physical table ids of the unique keys `start` to `end`, ascending."""
+    """The physical table ids of the unique keys with the numbers `start` (inclusive) to `end` (exclusive), ascending.
+    `first` marks the first row of each unique key in `table_ids`."""
     ids = table_ids.to_numpy()[first][start:end]
     return [int(one) for one in np.unique(ids)]
 

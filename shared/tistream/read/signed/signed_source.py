@@ -65,7 +65,7 @@ class SignedSource:
         """Implement ScanSource.replan: nothing changes, because another answer is another source."""
 
     def physical_ids(self, scope: Scope, window: Window) -> Int64s | None:
-        """Implement ScanSource.physical_ids: those of the row groups."""
+        """Implement ScanSource.physical_ids: all physical ids of the answer, for every scope and window."""
         del scope, window
         return np.array(sorted(self._shapes.intervals), np.int64)
 

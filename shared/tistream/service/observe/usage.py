@@ -37,8 +37,8 @@ class DurableUsage(Protocol):
     """Usage that a sorter derives from a tenant's manifests, so that it survives a restart."""
 
     def due(self, now_ms: int) -> tuple[Sequence[Intake], Sequence[StoredUsage]]:
-        """The usage that must be reported at `now_ms`, because no meta server has acknowledged it: bytes of change
-        files by hour, and stored bytes."""
+        """The usage that must be reported at `now_ms`, because no meta server has acknowledged it. Returns (the bytes
+        of change files by tenant and hour, the stored bytes by task and hour)."""
 
     def acknowledged(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
         """Record that a meta server has received this usage, which `due` returned. It is not due again."""

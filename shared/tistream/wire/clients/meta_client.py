@@ -195,8 +195,9 @@ class MetaClient:
         tasks: Sequence[TaskReport] = (),
         stores: Sequence[StoreReport] = (),
     ) -> HeartbeatAnswer:
-        """Send a heartbeat. Raises UnknownName if the meta server does not know this start, or has forgotten it;
-        Superseded."""
+        """Send a heartbeat, which reports `seen` as the state of the route table that the node has; None: the newest
+        one that this client has read. Raises UnknownName if the meta server does not know this start, or has forgotten
+        it; Superseded."""
         mark = seen or self.seen
         body = Heartbeat(
             instance=start.instance,

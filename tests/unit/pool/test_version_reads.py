@@ -111,6 +111,31 @@ def test_a_range_read_is_the_newest_version_of_each_key(seed: int) -> None:
         assert all(size > 0 for _, size in measured)
 
 
+# Attack: keys that are too long for statistics; such a row group may have any key of its object
+@pytest.mark.parametrize("long", [{3}, {0, 7}, set(range(12))])
+def test_row_groups_without_the_bounds_of_their_keys_are_merged_in_order(
+    monkeypatch: pytest.MonkeyPatch, long: set[int]
+) -> None:
+    world = VersionsWorld()
+    monkeypatch.setattr(scan, "FILL_ROWS", 1)
+    world.rows = [
+        {"table_id": 100, "key": int_key(100, number) + b"\xf7" * (5_000 if number in long else 1), "commit_ts": ts,
+         "start_ts": ts - 1, "op": OP_PUT, "value": b"%d@%d" % (number, ts), "txn_source": None}
+        for ts in (5, 15)
+        for number in range(12)
+    ]  # fmt: skip
+    older, newer = ([row for row in world.rows if row["commit_ts"] == ts] for ts in (5, 15))
+    runs = (
+        written_run(world.objects, world.name("run"), older, None, 9, group_rows=2),
+        written_run(world.objects, world.name("run"), newer, 9, 19, group_rows=3),
+    )
+    world.shards = [IndexShard(WHOLE, (), runs, 19, 9)]
+    assert read(world, Window(0, 19), [records_of(100)]) == newer
+    assert read(world, Window(0, 9), [records_of(100)]) == older
+    world.shards = [IndexShard(WHOLE, (world.segment(newer),), runs[:1], 9, 9)]
+    assert read(world, Window(0, 19), [records_of(100)]) == newer
+
+
 def test_rows_are_measured_as_they_are_in_memory_although_they_begin_alike() -> None:
     world = VersionsWorld()
     rows = [

@@ -287,7 +287,7 @@ class _Merge:
 
     def _run_pieces(self, run: RunRef) -> Iterator[tuple[_Piece, bytes]]:
         held = self._opened.pop(run.key, None) or next(self._reader.open_runs([run]))
-        groups, span, window = held.groups, self._wanted.span, self._window
+        span, window = self._wanted.span, self._window
         for some, rows, size in self._fills(held):
             opened = self._fetched.pop(run.key, None) or next(self._reader.fetch([(held, some)]))
             stamps = opened.read(merge.STAMPS)
@@ -299,7 +299,8 @@ class _Merge:
             at_rows = merge.newest_in(inside, window.low, window.high, every=self._every)
             counting = inside if len(at_rows) == len(inside) else inside.take(pa.array(at_rows))
             piece = _Piece(counting, at_rows + start, _Values(partial(opened.read, self._valued)), size / max(rows, 1))
-            yield piece, groups.last_keys[some[-1]]
+            # Not the footer's last key: a group whose keys are too long for statistics has the bounds of its object.
+            yield piece, keys[len(keys) - 1].as_py()
 
     def _tail_pieces(self, parts: Sequence[plan.GroupInWindow]) -> Iterator[tuple[_Piece, bytes]]:
         for found in tail.sorted_stamps(self._reader, parts, self._wanted.span, every=self._every):

@@ -63,8 +63,8 @@ class PeerFailed(FatalError):
 
 class PeerBusy(Unavailable):
     """Raised if a peer answered that the caller must try again later, or if a proxy got no answer from the peer (408,
-    425, 429, 502, 503 or 504). `retry_after_s`: the wait that the answer requests; None if it requests none, or states a
-    date."""
+    425, 429, 502, 503 or 504). `retry_after_s`: the wait that the answer requests; None if it requests none, or
+    states a date."""
 
     def __init__(self, detail: str, *, retry_after_s: float | None) -> None:
         super().__init__(detail)

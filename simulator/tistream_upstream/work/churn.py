@@ -208,9 +208,10 @@ class Churn:
         store.up = True
 
     def _hand_over(self, region: Region, store: Store) -> None:
-        """Make `store` the leader of a region whose log no agent collects, because the agent of its leader died. If the
-        leader changes, the new agent may collect the log from the next entry on; the entries that the dead agent has
-        not pushed are then missing. Otherwise no agent collects the log before a scan."""
+        """Make `store` the leader of a region whose log no agent collects, because the agent of its leader died. If
+        this changes the leader, the new leader's agent collects the log from the next entry on with a probability of
+        one half; the entries that the dead agent has not pushed are then missing. In all other cases, no agent collects
+        the log until the region is scanned."""
         moved = region.store_id != store.id
         region.store_id, region.resolver_ts, region.open = store.id, 0, None
         self._kv.raise_max_ts(store.id)

@@ -78,7 +78,8 @@ class OpenedSubscription:
 class EndedSubscription:
     """A subscription that ended. `reached_ts` is the ts from which the next subscription of its keys must begin.
     `received_ts` is the highest resolved_ts that it received; 0 if it received none. `initialized`: whether its scan
-    had ended. `hold_ts`: as in OpenedSubscription. `error` is None unless TiKV ended it with an error."""
+    had ended. `hold_ts`: the limit that late locks had set when it ended, for the `hold_ts` of the next subscription of
+    its keys; 0: no limit. `error` is None unless TiKV ended it with an error."""
 
     opened: OpenedSubscription
     reached_ts: int

@@ -36,7 +36,8 @@ class FeedCalls:
         self._tenants, self._meta, self._http = tenants, meta, http
 
     def forward(self, method: str, path: str, body: bytes | None = None) -> Response:
-        """Forward a request to the meta server, and return its answer unchanged."""
+        """Send a request to the meta server. Returns a response with the status and the JSON body of its answer. An
+        answer with an error status is not returned, but raised. Raises the errors of MetaClient."""
         answer = self._meta.request(method, path, body)
         return Response(answer.content, answer.status_code, media_type="application/json")
 

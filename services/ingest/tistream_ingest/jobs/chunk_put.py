@@ -4,7 +4,7 @@ read by SQL use it."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -53,8 +53,8 @@ def put_chunk(
     Raises the errors of `put_once`, and of reading `rows`."""
     body = write_chunk(rows, identity, span, base_ts)
     if put_once(objects, _key(identity), body):
-        return ChunksWritten(done.written + 1, done.bytes + len(body), done.there)
-    return ChunksWritten(done.written, done.bytes, done.there + 1)
+        return replace(done, written=done.written + 1, bytes=done.bytes + len(body))
+    return replace(done, there=done.there + 1)
 
 
 def chunk_exists(objects: ObjectStore, identity: ChunkId) -> bool:

@@ -55,7 +55,8 @@ class TickTrace:
 
     @property
     def span(self) -> Span:
-        """The trace span of the tick, for use in a `with` block around its commit."""
+        """The trace span of the tick. `trace.inside(span)` makes it the current span during the commit; `committed` or
+        `given_up` ends it."""
         return self._span
 
     def job(self, began_ns: int, tasks: int, results: Sequence[ShardResult], failed: str | None = None) -> None:

@@ -75,8 +75,8 @@ class PoolReads:
         return self.repeated(lambda: versions_of(self.shards(), self.reader, places, window, rows_max))
 
     def repeated(self, read: Callable[[], T]) -> T:
-        """The result of `read`. If an object has disappeared, refresh the objects and call `read` again. Raises the
-        errors of `scan`."""
+        """Call `read`, and return its result. Each time `read` finds that an object has disappeared, refresh the
+        objects and call it again, at most REPLANS times; after that, raise Unavailable. Raises the errors of `scan`."""
         replans = 0
         while True:
             try:

@@ -11,10 +11,12 @@ _NIL, _COMPACT_BYTES, _FLOAT, _VARINT, _UVARINT = 0, 2, 5, 8, 9
 
 
 def read_bytes_cell(value: bytes, column_id: int) -> bytes | None:
-    """Read the value of a string or blob column from a row value. Returns None if it is NULL or absent.
+    """Read the value of a string or blob column from a row value. Returns None if it is NULL or absent. Format v2 does
+    not store types: for a column of another type, its stored bytes are returned.
 
     Raises:
-        ValueError: `value` is not a row of format v1 or v2, or the column is no string or blob.
+        ValueError: `value` is not a row of format v1 or v2; or, in format v1, the column is no string or blob, or the
+            row has a datum of a type that `_datum` does not support before it.
     """
     if not value:
         raise ValueError("the row value is empty")

@@ -53,9 +53,10 @@ class Mvcc:
         self._locks[row.key] = row
 
     def changes(self, start: bytes, end: bytes, above: int) -> Iterator[Row]:
-        """The locks, and the versions above the ts `above`, of the raw keys [start, end), as COMMITTED rows. They are
-        ordered by key; for each key, the lock comes first, then the versions, newest first. Changes whose txn_source
-        has bits above the lowest eight, which TiKV's stream leaves out, are not returned."""
+        """Yield the locks of the raw keys [start, end) as PREWRITE rows, and their versions above the ts `above` as
+        COMMITTED rows. They are ordered by key; for each key, the lock comes first, then the versions, newest first. An
+        empty `end` is no upper bound. Locks and versions whose txn_source has bits above the lowest eight, which TiKV's
+        stream leaves out, are not returned."""
         keys = set(self._locks.irange(start, end or None, (True, False)))
         keys.update(self._versions.irange(start, end or None, (True, False)))
         for key in sorted(keys):

@@ -6,6 +6,8 @@ digits is a string. A date that no calendar has, such as 0000-00-00, is null; `_
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -124,9 +126,9 @@ def raw_times(columns: list[tuple[Column, pa.Array, pa.Array]], count: int) -> p
         lost = pc.and_(values.is_valid(), shown.is_null())
         if not pc.any(lost).as_py():
             continue
-        name = column.name.replace("\\", "\\\\").replace('"', '\\"')
+        name = json.dumps(column.name, ensure_ascii=False)
         frame = pl.DataFrame({"out": out, "lost": pl.from_arrow(lost), "text": pl.from_arrow(values)})
-        member = pl.concat_str(pl.lit(f'"{name}":"'), "text", pl.lit('"'))
+        member = pl.concat_str(pl.lit(f'{name}:"'), "text", pl.lit('"'))
         joined = pl.when(pl.col("out").is_null()).then(member).otherwise(pl.concat_str("out", pl.lit(","), member))
         out = frame.select(pl.when("lost").then(joined).otherwise("out")).to_series()
     found = pl.DataFrame({"out": out}).select(pl.concat_str(pl.lit("{"), "out", pl.lit("}"))).to_series()

@@ -37,8 +37,9 @@ class AsyncChanges:
                 yield event
 
     def pages(self, *, follow: bool = False) -> AsyncIterator[Page]:
-        """The events, page by page, each with its cursor. With `follow`, without end: also pages without events, so
-        that a stored cursor does not fall behind retention."""
+        """The events, page by page, each with its cursor. A page may have no events: store its cursor too, so that it
+        does not fall behind retention. With `follow`, new pages come without end. Raises WrongArgument if `follow` is
+        given and the read has an end."""
         query = self._call.of_events(follow=follow)
         return self._transport.run(pull(query, NDJSON, ndjson.page_of, self._patience, follow=follow))
 

@@ -45,7 +45,8 @@ def document_wanted() -> bool:
 
 
 def either(as_json: bool) -> bool:
-    """The value of `--json`, which is another name of `-o json`. For Typer's `callback`."""
+    """Whether `--json` or `-o json` was given. `as_json`: whether `--json` was; `json_wanted` does not see that one.
+    For Typer's `callback`."""
     return as_json or json_wanted()
 
 

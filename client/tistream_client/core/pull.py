@@ -126,9 +126,10 @@ def pull(
         try:
             page = yield from patience.ask(Fetch(query.path, params), lambda answer: read(answer, after, query.columns))  # noqa: B023
         except Gone as gone:
-            if since is not None or cursor is not None or gone.earliest_ts is None:
+            earliest_ts = gone.earliest_ts
+            if query.since is not None or cursor is not None or earliest_ts is None or earliest_ts <= (since or 0):
                 raise
-            since = gone.earliest_ts
+            since = earliest_ts  # again, if retention has moved since the last answer
             end_ts = None if end_ts is None else max(end_ts, since)
             continue
         except BadRequest as refused:

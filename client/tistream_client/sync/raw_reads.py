@@ -34,7 +34,8 @@ class RawChanges:
             yield from page.events
 
     def pages(self, *, follow: bool = False) -> Iterator[RawPage]:
-        """The writes, page by page, each with its cursor. With `follow`, without end: also pages without events."""
+        """The writes, page by page, each with its cursor. A page may have no events. With `follow`, new pages come
+        without end. Raises WrongArgument if `follow` is given and the read has an end."""
         query = self._call.of(EVENTS_A_PAGE, follow=follow)
         return self._transport.run(pull(query, NDJSON, ndjson.raw_page_of, self._patience, follow=follow))
 

@@ -36,8 +36,9 @@ class Changes:
             yield from page.events
 
     def pages(self, *, follow: bool = False) -> Iterator[Page]:
-        """The events, page by page, each with its cursor. With `follow`, without end: also pages without events, so
-        that a stored cursor does not fall behind retention."""
+        """The events, page by page, each with its cursor. A page may have no events: store its cursor too, so that it
+        does not fall behind retention. With `follow`, new pages come without end. Raises WrongArgument if `follow` is
+        given and the read has an end."""
         query = self._call.of_events(follow=follow)
         return self._transport.run(pull(query, NDJSON, ndjson.page_of, self._patience, follow=follow))
 
@@ -128,9 +129,11 @@ class Rows:
         return frames.pandas_of(self.to_arrow())
 
     def over(self, lake: IcebergTable) -> LakeRows:
-        """The same rows, but those that have not changed since its newest snapshot are read from an Iceberg table.
-        `lake`: that table, opened with pyiceberg; a changefeed with `mode=both` or `mode=upsert` keeps it. Raises
-        WrongArgument if `lake` has other rows, or if these rows are chosen by a key or a condition."""
+        """The same rows, in no order and with the types of an Iceberg table, from which most of them are read. `lake`:
+        that table, opened with pyiceberg; a changefeed with `mode=both` or `mode=upsert` keeps it. Its newest snapshot
+        at or below the time of these rows is used; the server adds what has changed since, or sends all rows if no
+        snapshot fits. Raises WrongArgument if `lake` has other rows, or if these rows are chosen by a key or a
+        condition."""
         return LakeRows(self._query, lake, self._transport, self._patience)
 
     def _arrow_pages(self) -> Iterator[arrow.TablePage]:

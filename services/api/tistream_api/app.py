@@ -268,8 +268,8 @@ def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) ->
 
 
 def _tidy(pulls: Pulls) -> None:
-    """Loop body: release the slots of answers that were dropped without being closed, and let the allocators return
-    memory that pulls have released to the system."""
+    """Loop body: release the slots of answers that were dropped without being closed. If pulls have released much
+    memory, also let the allocators give it back to the system."""
     pulls.dropped.release()
     if pulls.memory.freed_much():
         give_back()

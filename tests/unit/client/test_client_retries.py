@@ -166,6 +166,11 @@ def test_the_earliest_time_is_what_the_server_names() -> None:
     assert [query["start_ts"] for query in played.queries] == ["0", "40"]
     assert played.commits == [50]
     assert isinstance(Played([gone], since=3).error, Gone)
+    moved = refusal(410, type="tistream:gone", earliest_ts="45")
+    played = Played([gone, moved, page("a", 100, 50)], since=None)
+    assert [query["start_ts"] for query in played.queries] == ["0", "40", "45"]
+    assert (played.commits, played.error) == ([50], None)
+    assert isinstance(Played([gone, gone], since=None).error, Gone)
 
 
 def test_a_cursor_above_the_end_has_everything() -> None:

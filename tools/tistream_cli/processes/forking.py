@@ -22,8 +22,9 @@ _PROGRAM = "from tistream_cli.processes.fork_server import main; main({})"
 
 
 class ForkFailed(Exception):
-    """Raised if the fork server has ended. If it could not import a module, the reason is on the supervisor's stderr,
-    where the server writes too."""
+    """Raised if a process could not be forked. Usually the fork server has ended, but it may still run: close it. If it
+    could not import a module, it has ended, and the reason is on the supervisor's stderr, where the server writes
+    too."""
 
 
 @dataclass(slots=True)
@@ -81,7 +82,10 @@ class ForkServer:
         imported `imports`. Its stdout and stderr are the descriptor `output`; it has `pass_fds` under the same numbers.
         Raises ForkFailed; in that case the new process has run nothing, and ends."""
         request = {"argv": list(argv), "imports": list(imports), "env": dict(env), "fds": list(pass_fds)}
-        gate, opening = os.pipe()
+        try:
+            gate, opening = os.pipe()
+        except OSError as error:
+            raise ForkFailed(str(error)) from error
         try:
             with _subreaper():
                 socket.send_fds(self._control, [json.dumps(request).encode()], [gate, output, *pass_fds])

@@ -156,8 +156,10 @@ def process_shard(
 ) -> ShardResult:
     """Read, match, sort and write one shard, and record the time of each stage in `stages`. `objects` is read; `target`
     is written, perhaps in the background. The written objects have no effect until a manifest names them. `footers`: a
-    cache of the footers of change files; None: no cache. Damaged change files are reported in the result. Raises
-    CorruptObject for other damaged objects, and the errors of the object store."""
+    cache of the footers of change files; None: no cache. If a change file of this tick is damaged or missing, an
+    invariant is broken, or segments must be looked up first, nothing is written and the result says so. Raises
+    CorruptObject for other damaged objects, including earlier change files into which pending parts point, and the
+    errors of the object store."""
     began = time.perf_counter_ns()
     book = PointedFiles.of([_source(file) for file in shard.files])
     changes, bad = _read_files(objects, shard, footers)

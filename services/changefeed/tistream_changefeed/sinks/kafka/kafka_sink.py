@@ -174,7 +174,8 @@ class KafkaSink:
         producer.flush(_CLOSE_S)
 
     def _stored(self, *, wait: bool) -> Mapping[int, Progress]:
-        """The progress of every shard that the feed has had, by number. `wait`: as in StoredProgress.read."""
+        """Read the newest progress record of each shard, by number; a shard without a record is left out. A record with
+        a lower generation is that of a removed feed which had the same id. `wait`: as in StoredProgress.read."""
         stored = StoredProgress(self._target, self._order, range(SHARDS_MAX), self._clock, self._clients)
         return stored.read(self._progress_end(), wait=wait)
 

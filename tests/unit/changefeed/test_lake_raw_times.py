@@ -15,7 +15,11 @@ def test_columns_of_any_name_are_members_of_an_object() -> None:
     names = ["plain", 'a "b" \\ c', "tab\there", "line\nend", "größe"]
     shown = pa.array([None, None], pa.date32())
     columns = [
-        (feed_tables.version([feed_tables.column(name, t.DATE)], []).table.visible_columns[0], pa.array([text, None]), shown)
+        (
+            feed_tables.version([feed_tables.column(name, t.DATE)], []).table.visible_columns[0],
+            pa.array([text, None]),
+            shown,
+        )
         for name, text in zip(names, ["0000-00-00"] * 5, strict=True)
     ]
     first, second = raw_times(columns, 2).to_pylist()

@@ -70,6 +70,15 @@ def test_a_chunk_below_the_log_is_refused() -> None:
     assert refusal(state(retained_ts=200), backfill(200), 0) is None
 
 
+def test_a_task_refuses_no_chunk_of_keys_that_it_does_not_have() -> None:
+    """The chunk beside it may be of a task whose retention has not got so far, and a refusal is for ever."""
+    late = state(retained_ts=200)
+    right = replace(late, identity=replace(IDENTITY, span=RIGHT))
+    assert refusal(late, backfill(199, 199), 0) is not None
+    assert refusal(right, backfill(199, 199), 1) is not None
+    assert refusal(right, backfill(199, 199), 0) is None, "left of it"
+
+
 def test_a_base_joins_the_parts_that_it_touches_and_counts_as_taken_in() -> None:
     index = (IndexPart(LEFT, 100, 100, 300), IndexPart(RIGHT, 100, 100, 400))
     made = BaseResult(

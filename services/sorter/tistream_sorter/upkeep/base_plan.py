@@ -68,11 +68,11 @@ def wanted(state: TaskState, backfill: OpenBackfill) -> list[int]:
 
 
 def refusal(state: TaskState, backfill: OpenBackfill, number: int) -> str | None:
-    """The reason why a task refuses a chunk for ever; None if it may accept it."""
+    """The reason why a task refuses a chunk for ever; None if it may accept it, or does not overlap it."""
     base_ts, plan = backfill.base_ts[number], backfill.plan
     if base_ts < plan.min_ts:
         return f"is as of {base_ts}, below the min_ts {plan.min_ts} of its plan"
-    if base_ts < state.begins_ts:
+    if base_ts < state.begins_ts and plan.spans[number].overlaps(state.identity.span):
         begins = f"the log of task {state.identity.task_id} begins at {state.begins_ts}"
         return f"is as of {base_ts}, but {begins}: read it again at a newer ts"
     return None

@@ -138,3 +138,19 @@ def test_what_is_stored_now(usage: UsageBook) -> None:
     usage.take(report(stored=[stored(1, 4, {1: 100}), stored(1, 5, {1: 70}, ELEVEN)]))
     assert usage.stored_now(ACME, ELEVEN + 5) == 70
     assert usage.stored_now(ACME, ELEVEN + 50 * HOUR_MS) is None
+
+
+def test_what_is_stored_now_has_every_task_though_an_hour_begins_with_one_report(usage: UsageBook) -> None:
+    usage.take(report(stored=[stored(1, 4, {1: 100}), stored(2, 7, {2: 50})]))
+    usage.take(report("sorter-2", "i2", stored=[stored(1, 5, {1: 70}, ELEVEN)]))
+    assert usage.stored_now(ACME, ELEVEN + 5) == 120
+    usage.take(report(stored=[stored(2, 8, {}, ELEVEN)]))
+    assert usage.stored_now(ACME, ELEVEN + 10_000) == 70, "retention has dropped all of it"
+
+
+def test_what_children_share_is_stored_once_now_too(usage: UsageBook) -> None:
+    usage.take(report(stored=[stored(1, 20, {1: 1_000})]))
+    usage.take(report(stored=[stored(2, 2, {1: 1_000, 2: 7}, ELEVEN)]))
+    assert usage.stored_now(ACME, ELEVEN + 5) == 1_007, "the other child has not been reported yet"
+    usage.take(report("sorter-2", "i2", stored=[stored(3, 2, {1: 400, 3: 9}, ELEVEN)]))
+    assert usage.stored_now(ACME, ELEVEN + 10_000) == 1_016

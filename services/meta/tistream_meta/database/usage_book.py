@@ -77,12 +77,11 @@ class UsageBook:
         return self._transactions.run(body)
 
     def stored_now(self, key: TenantKey, now_ms: int) -> int | None:
-        """Bytes that a tenant has in the pool, as reported for the newest hour that has a report; None if there was no
-        report for an hour that began in the last NEWEST_MS. `now_ms`: Unix ms."""
+        """Bytes that a tenant has in the pool, as last reported for each of its tasks, a task that has ended included;
+        None if there was no report for an hour that began in the last NEWEST_MS. `now_ms`: Unix ms."""
 
         def body(connection: Connection) -> int | None:
-            stored = _stored_of(connection, key, now_ms - NEWEST_MS, now_ms + HOUR_MS)
-            return stored[max(stored)] if stored else None
+            return _stored_now(connection, key, now_ms - NEWEST_MS, now_ms + HOUR_MS)
 
         return self._transactions.run(body)
 
@@ -198,6 +197,19 @@ def _stored_of(connection: Connection, key: TenantKey, from_ms: int, to_ms: int)
     for row in connection.execute(query.group_by(table.c.hour_ms, table.c.of_task)):
         found[row.hour_ms] += int(row.most)
     return dict(found)
+
+
+def _stored_now(connection: Connection, key: TenantKey, from_ms: int, to_ms: int) -> int | None:
+    """As `_stored_of`, with the newest hour of each task. Each sorter reports the hour of its tasks by itself, so an
+    hour that has just begun lacks some tasks."""
+    table = tables.tenant_stored
+    hours = _hours(table.c, key, from_ms, to_ms)
+    newest = select(table.c.task_id, func.max(table.c.hour_ms).label("hour_ms"))
+    newest_of = newest.where(hours).group_by(table.c.task_id).subquery()
+    same = and_(table.c.task_id == newest_of.c.task_id, table.c.hour_ms == newest_of.c.hour_ms)
+    most = select(func.max(table.c.bytes)).where(hours, same).group_by(table.c.of_task)
+    found = connection.scalars(most).all()
+    return sum(map(int, found)) if found else None
 
 
 def _hours(columns: Any, key: TenantKey, from_ms: int, to_ms: int) -> ColumnElement[bool]:

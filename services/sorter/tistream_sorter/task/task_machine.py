@@ -37,6 +37,7 @@ from tistream_sorter.upkeep.retention import ReadableTs
 from tistream_sorter.upkeep.shards import CutRules
 from tistream_sorter.upkeep.sweep import Sweeps
 from tistream_sorter.upkeep.version_index import merged
+from tistream_sorter.watermark.slice_work import HISTORY_AT_ONCE
 
 APPLY_STEPS = 4_096  # steps (changes of slices) of one task before the other tasks get their turn: about 50 ms
 
@@ -163,7 +164,8 @@ class TaskMachine:
             return ordered
         if self.stopped is not None or self.is_idle:
             return None
-        idle = self._idle_at_ms is None or now_ms >= self._idle_at_ms
+        full = self.state.history.count > HISTORY_AT_ONCE  # only a manifest begins it anew while locks are pending
+        idle = full or self._idle_at_ms is None or now_ms >= self._idle_at_ms
         if (found := self._apply_files(now_ms, idle=idle)) is None:
             return None
         files, applied = found

@@ -34,9 +34,11 @@ from tistream_sorter.state.task_state import TaskState, begun_history
 from tistream_sorter.task.build_manifest import manifest_of
 from tistream_sorter.task.promotion import promoted
 from tistream_sorter.upkeep.shards import CutRules, cut, cut_at, touched, touching
-from tistream_sorter.watermark.slice_work import CHANGES_AT_ONCE, WatermarkLimitExceeded
+from tistream_sorter.watermark.slice_work import CHANGES_AT_ONCE, HISTORY_AT_ONCE, WatermarkLimitExceeded
 
-CLIP_SLICES = 4_096  # with fewer slices than this, each shard gets the whole history
+# With fewer slices than this, and fewer changes of them, each shard gets the whole history.
+CLIP_SLICES = 4_096
+CLIP_CHANGES = 65_536
 ROWS_A_STEP = 1_024  # watermark rows that are applied as arrays in one step
 
 
@@ -132,7 +134,7 @@ def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None,
         positions = positions if gone else moved(positions, file.ref)
         applied.append((seq, file))
         seq += 1
-        if (changes := changes + slices.changes) > CHANGES_AT_ONCE:
+        if (changes := changes + slices.changes) > CHANGES_AT_ONCE or history.count > HISTORY_AT_ONCE:
             break
     if slices.watermark() < state.slices.watermark():
         raise InvariantBroken(3, f"watermark of task {state.identity.task_id} would decrease")
@@ -207,8 +209,8 @@ def plan(
     scans = arrow_ipc.to_bytes(pa.concat_tables([SCANS_SCHEMA.empty_table(), *after.scans]))
     scanned = after.history.scanned()
     pieces = cut(identity.span, sources, state.pending, ReadRules(window.high, rules.rows_small, scanned, swept), rules)
-    # With few slices each shard gets the whole history.
-    whole = arrow_ipc.to_bytes(after.history.table()) if len(after.slices) < CLIP_SLICES else None
+    few = len(after.slices) < CLIP_SLICES and after.history.count < CLIP_CHANGES
+    whole = arrow_ipc.to_bytes(after.history.table()) if few else None
     shards = []
     for number, span in enumerate(cut_at(pieces.spans, bounds)):
         mine, unmatched = touching(sources, span), _of_kind(state.pending, UNMATCHED, span)

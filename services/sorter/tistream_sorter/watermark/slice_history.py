@@ -82,12 +82,18 @@ class SliceHistory:
         self._changes: list[SliceChanges] = []
         self._noted: list[tuple[int, ...]] = []  # single changes that are not in `_changes` yet
         self._noted_in: tuple[int, SliceCuts] | None = None  # the seq of their file, and its cuts
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        """The number of changes, without the states before the first one."""
+        return self._count
 
     def copy(self) -> SliceHistory:
         """A copy that changes independently."""
         self._flush()
         other = SliceHistory()
-        other._changes = list(self._changes)
+        other._changes, other._count = list(self._changes), self._count
         return other
 
     def begin(self, cuts: SliceCuts, version: Int64s, index: Int64s, resolved_ts: Int64s) -> None:
@@ -100,6 +106,7 @@ class SliceHistory:
     def note_many(self, changes: SliceChanges) -> None:
         """Record the changes by rows of one file, where each row covers one slice."""
         if len(changes.at):
+            self._count += len(changes.at)
             self._flush()
             self._changes.append(changes)
 
@@ -114,6 +121,7 @@ class SliceHistory:
         if self._noted_in is None or self._noted_in[0] != seq or self._noted_in[1] is not cuts:
             self._flush()
             self._noted_in = seq, cuts
+        self._count += 1
         self._noted.append((at, *known, *said, scan))
 
     def table(self, spans: Sequence[KeySpan] | None = None) -> pa.Table:

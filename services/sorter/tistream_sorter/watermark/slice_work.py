@@ -14,7 +14,10 @@ from tistream_sorter.watermark.watermark_rows import WaitingRows
 # store.
 WAITING_MAX = 1_000_000
 CHANGES_MAX = 500_000
-CHANGES_AT_ONCE = 250_000  # slice changes after which `tick.apply_files` applies no further file
+# Slice changes after which `tick.apply_files` applies no further file: by rows that are applied one by one, and of any
+# rows since the last manifest, which are all kept in memory (64 bytes each).
+CHANGES_AT_ONCE = 250_000
+HISTORY_AT_ONCE = 1_000_000
 WAITING_A_STEP = 32  # waiting rows, or slices, that are scanned in one step
 ROWS_AT_ONCE = 1_024  # rows that are converted to objects at a time
 FEW_SLICES = 8  # below this number, slices are tried one by one

@@ -30,16 +30,16 @@ class BackupWork:
 
 
 def write_backup_chunks(objects: ObjectStore, backup: ObjectStore, work: BackupWork) -> ChunksWritten:
-    """Write the chunks of one unit of a BR full backup. A chunk that exists already is not replaced. A TiStreamError of
-    the backup, or of a write, is not raised, but is part of the result. Raises Unavailable if it cannot be determined
-    which chunks exist."""
-    missing = [
-        (number, span) for number, span in work.unit.chunks if not chunk_exists(objects, _identity(work, number))
-    ]
-    done = ChunksWritten(there=len(work.unit.chunks) - len(missing))
-    if not missing:
-        return done
+    """Write the chunks of one unit of a BR full backup. A chunk that exists already is not replaced. A TiStreamError is
+    not raised, but is part of the result."""
+    done = ChunksWritten()
     try:
+        missing = [
+            (number, span) for number, span in work.unit.chunks if not chunk_exists(objects, _identity(work, number))
+        ]
+        done = ChunksWritten(there=len(work.unit.chunks) - len(missing))
+        if not missing:
+            return done
         with TemporaryDirectory(prefix="tistream-sst-") as folder:
             pair = work.unit.pair
             local = None if pair is None else fetch_pair(backup, pair, Path(folder))

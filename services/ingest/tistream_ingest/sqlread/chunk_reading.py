@@ -47,9 +47,9 @@ def write_sql_chunk(
     upstream, or of the write, are not raised, but are part of the result. Raises Unavailable if it cannot be determined
     whether the chunk exists."""
     identity = ChunkId(work.tenant, work.backfill_id, work.number)
-    if chunk_exists(objects, identity):
-        return ChunksWritten(there=1)
     try:
+        if chunk_exists(objects, identity):
+            return ChunksWritten(there=1)
         if work.table is None:
             return put_chunk(objects, identity, work.span, work.base_ts, (), ChunksWritten())
         with connect() as server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from support.audit_world import Through
@@ -28,9 +29,21 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RestoreRuns:
     return RestoreRuns(tmp_path)
 
 
-def claims(runs: RestoreRuns, process: Process, pauses: list[float]) -> Claims:
+class Losing(Through):
+    """Loses the next `lost` requests."""
+
+    lost = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if self.lost:
+            self.lost -= 1
+            raise httpx.ConnectError("away for a moment", request=request)
+        return super().handle_request(request)
+
+
+def claims(runs: RestoreRuns, process: Process, pauses: list[float], through: Through | None = None) -> Claims:
     """The loops, over the real routes of the meta server."""
-    meta = MetaClient(HttpClient(transport=Through(runs.meta.client)), "http://meta")
+    meta = MetaClient(HttpClient(transport=through or Through(runs.meta.client)), "http://meta")
     return Claims(
         meta,
         "ingest-1",
@@ -86,6 +99,20 @@ def test_a_store_that_stays_away_ends_the_restore_with_its_reason_and_without_it
     assert len(pauses) == FAILURES_MAX - 1
     keys = [one.key for one in runs.points.world.objects.list_after("restore/")]
     assert layout.restore_plan(ACME, name) not in keys
+
+
+def test_a_meta_server_that_is_away_for_a_moment_costs_no_claim_and_failures_are_counted_on(runs: RestoreRuns) -> None:
+    name, pauses, through = queue(runs), list[float](), Losing(runs.meta.client)
+
+    def fail() -> None:
+        through.lost = 1  # the report of this failure
+        raise Unavailable("the store is away")
+
+    claims(runs, Process(runs.points.world.objects, meanwhile=fail), pauses, through).step()
+    info = runs.info(name)
+    assert (info.state, info.reason) == ("failed", f"the store is away (after {FAILURES_MAX} attempts)")
+    assert runs.book.one(ACME, name).epoch == 1
+    assert len(pauses) == FAILURES_MAX, "the report that it has failed was sent again"
 
 
 def test_the_beat_renews_the_claim_while_a_chunk_takes_long(runs: RestoreRuns) -> None:

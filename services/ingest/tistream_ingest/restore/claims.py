@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 
-from tistream.errors import ClaimEnded, UnknownName
+from tistream.errors import ClaimEnded, Unavailable, UnknownName
 from tistream.wire.bulk.restores import RestoreReport, RestoreWork
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_ingest.restore import restore_plan
@@ -77,17 +79,31 @@ class Claims:
                 running.attempt()
                 return
             except RestoreRefused as error:
-                running.end("failed", str(error))
+                self._fail(running, str(error))
                 return
             except RestoreRetry as error:
                 failures += 1
                 pause_s = restore_plan.pause_s(failures)
                 if pause_s is None:
-                    running.end("failed", f"{error} (after {failures} attempts)")
+                    self._fail(running, f"{error} (after {failures} attempts)")
                     return
                 self._reason = f"waits, and tries again: {error}"
                 log.warning("restore waits", extra={"restore": running.work.wanted.restore_id, "error": str(error)})
-                running.report_progress("running", self._reason)
+                with suppress(Unavailable):  # the next beat reports it; without a claim the failures would count from 0
+                    running.report_progress("running", self._reason)
+                self.sleep(pause_s)
+
+    def _fail(self, running: RestoreAttempt, reason: str) -> None:
+        """Report that a restore has failed. The claim is kept until the meta server answers, for as many attempts as a
+        restore has. Raises ClaimEnded, Unavailable."""
+        for failures in count(1):
+            try:
+                running.end("failed", reason)
+                return
+            except Unavailable:
+                pause_s = restore_plan.pause_s(failures)
+                if pause_s is None:
+                    raise
                 self.sleep(pause_s)
 
     def _report(self, work: RestoreWork, report: RestoreReport) -> object:

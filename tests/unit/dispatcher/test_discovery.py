@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
+from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.wire.meta import StoreRoute, TenantRoute
@@ -102,3 +105,16 @@ def test_a_store_is_looked_at_once() -> None:
     before = requests(objects)
     assert discovery.listed() == set(range(50))
     assert requests(objects) - before == 1
+
+
+def test_a_link_that_leads_out_of_the_store_is_no_announced_file(tmp_path: Path) -> None:
+    (tmp_path / "objects").mkdir()
+    objects = DirectoryObjectStore(tmp_path / "objects")
+    link = tmp_path / "objects" / layout.store_prefix(TENANT, 3)
+    link.parent.mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    link.symlink_to(tmp_path / "outside")
+    discovery = Discovery(TENANT, objects, lambda: None)
+    discovery.apply(share())
+    assert discovery.file_exists(3, 5) is False
+    assert discovery.problem is None

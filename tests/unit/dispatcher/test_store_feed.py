@@ -146,3 +146,27 @@ def test_after_a_file_with_a_huge_end_the_next_is_not_fetched_whole() -> None:
     assert store.announced([20_000])
     assert objects.traffic()["get"].read_bytes - before <= 1 << 20 < len(files[1].data) < len(files[2].data)
     assert handed_on(store) == [200, 5_000, 20_000]
+
+
+def test_of_files_that_are_abandoned_or_deleted_nothing_is_kept() -> None:
+    """A new chain ends a broken one, whose files wait for ever; the arrival of each was remembered."""
+    objects = MemoryObjectStore()
+    store = feed(objects)
+    put(objects, FIRST)
+    assert store.poll()
+    assert handed_on(store) == [200]
+    prev_ts = 200
+    for number in range(20):
+        twins = [TINY.file(1, prev_ts + step, prev_ts, [], watermark(6, 5, 150)) for step in (5, 6)]
+        fresh = TINY.file(1, prev_ts + 10, 0, [], watermark(6, 5, 150 + number, base_ts=100))
+        put(objects, *twins, fresh)
+        assert store.poll()
+        assert handed_on(store) == [prev_ts + 10]
+        prev_ts += 10
+    damaged = layout.change_file(TINY.tenant, 1, prev_ts + 1)
+    objects.put(damaged, b"no file")
+    assert store.poll()
+    objects.delete(damaged)
+    store.announced([prev_ts + 1])
+    handed_on(store)
+    assert len(store._arrived) <= 1

@@ -15,7 +15,10 @@ class AnnouncedFiles:
         self._count = 0
 
     def add(self, store_id: int, ts: int) -> bool:
-        """Add the file `ts` of a store. Returns False if it was dropped because there are too many."""
+        """Add the file `ts` of a store, unless it is there. Returns False if it was dropped because there are too
+        many."""
+        if ts in self._stamps.get(store_id, ()):
+            return True
         if self._count >= ANNOUNCED_MAX:
             return False
         self._stamps.setdefault(store_id, set()).add(ts)

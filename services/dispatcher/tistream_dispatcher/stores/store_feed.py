@@ -200,6 +200,9 @@ class StoreFeed:
             if file is not None and self.chains.ready() == ready:
                 return ready, file
         self._ahead.only(self.chains.has_seen)
+        if len(self._arrived) > self.chains.backlog()[0] + len(self._suspects):  # some were deleted, or are ignored
+            known = (one for one in self._arrived.items() if self.chains.has_seen(one[0]) or one[0] in self._suspects)
+            self._arrived = dict(known)
         return None
 
     def advance(self, ready: NextFile) -> None:

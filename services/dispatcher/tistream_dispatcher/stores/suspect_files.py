@@ -28,6 +28,9 @@ class SuspectFiles:
     def __init__(self) -> None:
         self._by_ts: dict[int, SuspectFile] = {}
 
+    def __len__(self) -> int:
+        return len(self._by_ts)
+
     def __contains__(self, ts: int) -> bool:
         return ts in self._by_ts
 

@@ -129,11 +129,12 @@ class Discovery:
 
     def file_exists(self, store_id: int, ts: int) -> bool | None:
         """Ask the object store whether it has the announced file of a store. Returns None if it did not answer, with
-        the reason in `problem`. Without this check a caller could announce stores that do not exist, and each would be
-        LISTed for ever, at a cost."""
+        the reason in `problem`. Returns False if a link leads out of the store's directory; LIST finds such a store,
+        and names it. Without this check a caller could announce stores that do not exist, and each would be LISTed for
+        ever, at a cost."""
         try:
             self._objects.head(layout.change_file(self._tenant, store_id, ts))
-        except NotFoundYet:
+        except (NotFoundYet, InvalidRequest):
             return False
         except RetryableError as error:
             self.problem = str(error)

@@ -64,6 +64,17 @@ def test_a_token_is_kept_without_its_secret_and_revoked_once(repository: Reposit
         repository.revoke_token("f" * 16)
 
 
+def test_a_first_token_with_another_secret_than_the_stored_one_keeps_no_token_from_readers(
+    repository: Repository, caplog: pytest.LogCaptureFixture
+) -> None:
+    repository.store_token(token(1))
+    board = TokenBoard(repository, ManualClock(0), lambda: True, first=token(1, "another"))
+    for _ in range(2):
+        board.look()
+    assert [one.secret_hash for one in board.wait(0, 0).tokens] == [hash_of("s")]
+    assert [one.message for one in caplog.records if one.levelname == "ERROR"] == ["first token not stored"]
+
+
 def test_a_token_that_has_expired_is_told_no_more(repository: Repository) -> None:
     for number, expires_ms in ((1, 5), (2, FAR_MS), (3, None)):
         repository.store_token(token(number, **({} if expires_ms is None else {"expires_ms": expires_ms})))

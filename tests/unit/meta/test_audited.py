@@ -52,6 +52,19 @@ def test_each_change_that_can_be_asked_for_is_in_the_log_once_with_who_and_where
     assert HASH not in json.dumps(world.entries(limit=1000))
 
 
+def test_a_token_for_several_tenants_is_among_the_entries_of_each(world: World) -> None:
+    world.tenant("acme")
+    grants = [{"actions": ["read"], "cluster": "7", "tenant": name} for name in ("beta", "acme", "beta")]
+    token = {**CHANGES["CreateToken"][2], "grants": grants}
+    world.ask("POST", "/v1/tokens", token)
+    world.ask("DELETE", f"/v1/tokens/{token['token_id']}")
+    for name in ("acme", "beta"):
+        page = world.ask("GET", f"/v1/audit?cluster_id=7&tenant_id={name}")
+        found = [(one["action"], one["subject"]) for one in page["entries"] if one["action"].endswith("Token")]
+        subject = f"token {token['token_id']}"
+        assert found == [("CreateToken", subject), ("RevokeToken", subject)]
+
+
 def test_who_is_not_named_is_known_by_the_address_that_asks(world: World) -> None:
     world.ask("POST", "/v1/clusters/7/tenants", {"tenant_id": "acme"}, **{acting.HEADER: "nonsense"})
     [entry] = world.entries()

@@ -10,7 +10,7 @@ from typing import Any
 
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.restores import NewRestore
-from tistream.wire.tokens import TokenInfo, tenant_of_grants
+from tistream.wire.tokens import ANY, TokenInfo
 from tistream_meta.decide.feed_policy import Feed
 from tistream_meta.decide.model import Node, Source, Task, Tenant
 
@@ -133,11 +133,13 @@ def node(name: str) -> Subject:
     return Subject(f"node {name}")
 
 
-def token(one: TokenInfo) -> Subject:
-    """The audit subject for a token. It belongs to the tenant that its grants name; of several tenants, to the one with
-    the lowest ids; to no tenant if a grant covers a whole cluster or the platform."""
-    of = tenant_of_grants(one.grants)
-    return Subject(f"token {one.token_id}", None if of is None else TenantKey(*of))
+def token(one: TokenInfo) -> list[Subject]:
+    """The audit subjects for a token: one for each tenant that its grants name, so that a change of the token is among
+    the entries of each. One that belongs to no tenant, if a grant is for all tenants of a cluster."""
+    name, of = f"token {one.token_id}", sorted({(grant.cluster, grant.tenant) for grant in one.grants})
+    if not of or any(tenant_id == ANY for _, tenant_id in of):
+        return [Subject(name)]
+    return [Subject(name, TenantKey(*key)) for key in of]
 
 
 def differing(was: Values | None, became: Values | None) -> tuple[Values | None, Values | None]:

@@ -73,7 +73,8 @@ def store(connection: Connection, token: StoreToken, now_ms: ColumnElement[int])
     }
     connection.execute(insert(_TOKENS).values(**values))
     made = _changed(connection, token.token_id)
-    audit_log.note(connection, now_ms, shown.token(made), None, shown.of_token(made))
+    for subject in shown.token(made):
+        audit_log.note(connection, now_ms, subject, None, shown.of_token(made))
     return made
 
 
@@ -86,7 +87,8 @@ def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) ->
         return _info(found)
     connection.execute(update(_TOKENS).where(_TOKENS.c.token_id == token_id).values(revoked_ms=now_ms))
     was, became = _info(found), _changed(connection, token_id)
-    audit_log.note(connection, now_ms, shown.token(became), shown.of_token(was), shown.of_token(became))
+    for subject in shown.token(became):
+        audit_log.note(connection, now_ms, subject, shown.of_token(was), shown.of_token(became))
     return became
 
 

@@ -3,14 +3,17 @@ owner or not."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from tistream.clock import Clock
 from tistream.concurrency import new_condition
-from tistream.errors import Fenced, Unavailable
+from tistream.errors import Fenced, InvalidRequest, Unavailable
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
 from tistream_meta.audit.audited_action import audited_as
 from tistream_meta.database.repository import Repository
+
+log = logging.getLogger(__name__)
 
 LOOK_MS = 300
 # a meta server that cannot read the database any more returns no tokens, because one may be revoked by now
@@ -41,14 +44,17 @@ class TokenBoard:
         self._looked_ms = 0
 
     def look(self) -> int:
-        """Loop body: read the tokens if their version has changed. The owner first stores `first`, once. Returns the ms
-        until the next call: LOOK_MS, or REST_MS if no reader has come lately; the next reader then calls `wake`. Raises
-        Unavailable."""
+        """Loop body: read the tokens if their version has changed. The owner first stores `first`, once; if the
+        database has another token with its id, that is logged. Returns the ms until the next call: LOOK_MS, or REST_MS
+        if no reader has come lately; the next reader then calls `wake`. Raises Unavailable."""
         if not self._repository.prepared:
             return LOOK_MS
         if self._first is not None and self._is_owner():
-            with audited_as("KeepFirstToken"):
-                self.store(self._first)
+            try:
+                with audited_as("KeepFirstToken"):
+                    self.store(self._first)
+            except InvalidRequest as error:  # another attempt cannot succeed, and the other tokens must be published
+                log.error("first token not stored", extra={"token": self._first.token_id, "error": str(error)})
             self._first = None
         began_ms = self._clock.monotonic_ms()
         version = self._repository.tokens_version()

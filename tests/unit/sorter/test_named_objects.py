@@ -74,3 +74,23 @@ def test_a_pending_part_that_lost_rows_stops_the_task_and_loses_none() -> None:
     world.send(world.sent[-1:])
     world.tick()
     assert pools(world) == [key(b"a")]
+
+
+def test_a_pending_part_that_is_gone_is_named_and_waited_for() -> None:
+    """A sorter that has lost the task finds it gone, too: that is no broken invariant."""
+    world = SorterWorld(TINY, [])
+    world.push(FIRST)
+    world.push(TINY.file(1, 210, 200, [prewrite(b"a", 160, 6)], watermark(6, 6, 155)))
+    world.tick()
+    (task,) = world.node.tasks()
+    (part,) = task.state.pending
+    body = world.objects.get(part.key)
+    world.objects.delete(part.key)
+    world.push(TINY.file(1, 220, 210, [commit(b"a", 160, 170, 7)], watermark(7, 7, 215)))
+    for _ in range(2):
+        assert not world.node.tick()
+    assert task.trouble == f"pending part {part.key} does not exist: unless another sorter has the task now, restore it"
+    assert world.stopped() == []
+    world.objects.put(part.key, body)
+    world.tick()
+    assert pools(world) == [key(b"a")]

@@ -1,6 +1,10 @@
 """Reads pending parts in a Spark worker: Parquet files of rows that are not flushed. A READY or SEALED part has matched
 rows above the watermark; SEALED: all of one commit_ts, in the form of a segment. An UNMATCHED part has entries without
-their counterpart. Also reads the values in change files to which rows of parts point."""
+their counterpart. Also reads the values in change files to which rows of parts point.
+
+A part that does not exist makes the tick fail, and it is tried again. It is not reported as invariant 10: a part is
+deleted some minutes after the last manifest that names it, so a job of a sorter that has lost the task misses it, too.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tistream.arrays import Bools, Int64s
-from tistream.errors import CorruptObject, NotFoundYet
+from tistream.errors import CorruptObject, NotFoundYet, Unavailable
 from tistream.format.manifest import PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.model.span import shown_key
@@ -31,7 +35,7 @@ IDENTITY = ("start_ts", "key")
 
 def read_ready(objects: ObjectStore, part: PendingPart) -> pa.Table:
     """Read the rows of a READY part (READY_SCHEMA) that lie in its span. Raises CorruptObject; there is no other copy
-    of a part."""
+    of a part. Raises Unavailable if it does not exist."""
     table = pq.read_table(_whole(objects, part)).cast(READY_SCHEMA)
     return clipped(table, part)
 
@@ -39,7 +43,7 @@ def read_ready(objects: ObjectStore, part: PendingPart) -> pa.Table:
 def read_unmatched(objects: ObjectStore, part: PendingPart, book: PointedFiles) -> pa.Table:
     """Read the rows of an UNMATCHED part (UNMATCHED_SCHEMA) that lie in its span. The change files to which the part
     points are added to `book`, and the pointers of the returned rows use the numbers that the files have there. Raises
-    CorruptObject."""
+    CorruptObject; Unavailable if the part does not exist."""
     table = pq.read_table(_whole(objects, part))
     if "pointer" not in table.column_names:  # the part was written under manifest version 1
         table = table.append_column("pointer", pa.nulls(table.num_rows, pa.int64()))
@@ -52,9 +56,13 @@ def read_unmatched(objects: ObjectStore, part: PendingPart, book: PointedFiles) 
 
 
 def sealed_identities(objects: ObjectStore, part: PendingPart) -> pl.DataFrame:
-    """Read start_ts and key of the rows of a SEALED part. The values are not read."""
+    """Read start_ts and key of the rows of a SEALED part. The values are not read. Raises CorruptObject; Unavailable if
+    the part does not exist."""
     segment = segment_of(part)
-    table = read_row_groups(objects, segment, range(len(segment.row_groups)), IDENTITY)
+    try:
+        table = read_row_groups(objects, segment, range(len(segment.row_groups)), IDENTITY)
+    except NotFoundYet as error:
+        raise _gone(part) from error
     frame = pl.from_arrow(table.select(list(IDENTITY)))
     assert isinstance(frame, pl.DataFrame)
     return frame
@@ -138,7 +146,14 @@ def _check_same(requested: pa.Table, found: pa.Table, key: str) -> None:
 
 
 def _whole(objects: ObjectStore, part: PendingPart) -> io.BytesIO:
-    body = objects.get(part.key)
+    try:
+        body = objects.get(part.key)
+    except NotFoundYet as error:
+        raise _gone(part) from error
     if len(body) != part.size or f"{zlib.crc32(body):08x}" != part.checksum:
         raise CorruptObject(part.key, "does not have the size and checksum that its manifest states (invariant 10)")
     return io.BytesIO(body)
+
+
+def _gone(part: PendingPart) -> Unavailable:
+    return Unavailable(f"pending part {part.key} does not exist: unless another sorter has the task now, restore it")

@@ -57,8 +57,9 @@ class TableNames(Wire):
 
 
 class ShownColumn(Wire):
-    """A column that SELECT shows. `sql_type` has the form of SHOW COLUMNS; `key`: whether the column is part of an
-    event's `key`. `id` stays the same when the column is renamed."""
+    """A column of a table's events: one that SELECT shows, unless it is a virtual generated column, which TiDB does not
+    store. `sql_type` has the form of SHOW COLUMNS; `key`: whether the column is part of an event's `key`. `id` stays
+    the same when the column is renamed."""
 
     id: Id
     name: str

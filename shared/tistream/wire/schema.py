@@ -8,7 +8,8 @@ from tistream.wire.sorter import Hold, Wire
 
 
 class ColumnView(Wire):
-    """A visible column. `sql_type` is formatted as in SHOW COLUMNS; `key`: the column is part of an event's `key`."""
+    """A visible column, which is not a virtual generated one. `sql_type` is formatted as in SHOW COLUMNS; `key`: the
+    column is part of an event's `key`."""
 
     id: int
     name: str
@@ -39,7 +40,7 @@ class DatabaseView(Wire):
 
 class SchemaView(Wire):
     """The answer of `GET /v1/clusters/{c}/tenants/{t}/schema?ts=`: all databases, tables and columns that SELECT shows
-    at `ts`."""
+    at `ts`, without virtual generated columns, which no event has."""
 
     ts: str
     schema_version: str

@@ -25,7 +25,7 @@ class HttpMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.seconds = Histogram(
             "tistream_http_request_seconds",
-            "Time from a request's first byte to its answer's last, by route.",
+            "Time from a request's first byte to the beginning of its answer, by route.",
             ("method", "route", "status"),
             buckets=_SECONDS,
             registry=registry,

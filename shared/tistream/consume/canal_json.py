@@ -18,16 +18,14 @@ def decode(_: bytes | None, value: bytes | None) -> list[Event]:
     """Decode the event of one message. The message's key is not used. Raises Malformed."""
     try:
         found = json.loads(value or b"")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Malformed("a value that is no JSON") from error
     if not isinstance(found, dict) or not isinstance(found.get("_tidb"), dict):
         raise Malformed("a message without `_tidb`; create the changefeed with enable-tidb-extension=true")
     extension = found["_tidb"]
     if found.get("type") == _WATERMARK:
-        return [ResolvedEvent(int(extension["watermarkTs"]))]
-    commit_ts = extension.get("commitTs")
-    if not isinstance(commit_ts, int):
-        raise Malformed("a message without its commitTs")
+        return [ResolvedEvent(_ts(extension, "watermarkTs"))]
+    commit_ts = _ts(extension, "commitTs")
     database, table = str(found.get("database", "")), str(found.get("table", ""))
     if found.get("isDdl"):
         return [DdlEvent(commit_ts, database, table, str(found.get("sql", "")))]
@@ -39,6 +37,13 @@ def decode(_: bytes | None, value: bytes | None) -> list[Event]:
     return [_row(commit_ts, database, table, found)]
 
 
+def _ts(extension: dict[str, Any], member: str) -> int:
+    found = extension.get(member)
+    if not isinstance(found, int):
+        raise Malformed(f"a message without its {member}")
+    return found
+
+
 def _row(commit_ts: int, database: str, table: str, found: dict[str, Any]) -> RowEvent:
     data, kind = _image(found, "data"), found.get("type")
     if data is None or kind not in ("INSERT", "UPDATE", "DELETE"):
@@ -46,14 +51,17 @@ def _row(commit_ts: int, database: str, table: str, found: dict[str, Any]) -> Ro
     old = _image(found, "old") if kind == "UPDATE" else data if kind == "DELETE" else None
     if kind == "UPDATE":
         old = {**data, **(old or {})}  # with only-output-updated-columns, `old` lacks the unchanged columns
-    kinds = {name: _kind(str(tp)) for name, tp in (found.get("mysqlType") or {}).items()}
+    kinds = {name: _kind(str(tp)) for name, tp in _types(found, "mysqlType").items()}
+    key = found.get("pkNames") or []
+    if not isinstance(key, list):
+        raise Malformed("`pkNames` is not a list of columns")
     return RowEvent(
         commit_ts,
         database,
         table,
         old,
         None if kind == "DELETE" else data,
-        tuple(found.get("pkNames") or ()),
+        tuple(map(str, key)),
         {name: one for name, one in kinds.items() if one is not ValueKind.PLAIN},
     )
 
@@ -72,14 +80,21 @@ def _image(found: dict[str, Any], member: str) -> dict[str, Value] | None:
         return None
     if not isinstance(rows, list) or not isinstance(rows[0], dict):
         raise Malformed(f"`{member}` is not a list of one row")
-    sql_types, mysql_types = found.get("sqlType") or {}, found.get("mysqlType") or {}
+    sql_types, mysql_types = _types(found, "sqlType"), _types(found, "mysqlType")
     return {
-        name: _value(name, value, int(sql_types.get(name, 0)), str(mysql_types.get(name, "")))
+        name: _value(name, value, sql_types.get(name), str(mysql_types.get(name, "")))
         for name, value in rows[0].items()
     }
 
 
-def _value(name: str, value: Any, sql_type: int, mysql_type: str) -> Value:
+def _types(found: dict[str, Any], member: str) -> dict[str, Any]:
+    types = found.get(member) or {}
+    if not isinstance(types, dict):
+        raise Malformed(f"`{member}` has no type for each column")
+    return types
+
+
+def _value(name: str, value: Any, sql_type: Any, mysql_type: str) -> Value:
     if value is None:
         return None
     if not isinstance(value, str):

@@ -73,7 +73,7 @@ def _event(key: bytes, value: bytes) -> Event:
     if kind == _RESOLVED:
         return ResolvedEvent(ts)
     if kind == _ADMIN:
-        return AdminEvent(ts, int(head.get("n", 0)))
+        return AdminEvent(ts, _number(head, "n"))
     database, table = str(head.get("scm", "")), str(head.get("tbl", ""))
     body = _json(value, "value")
     if kind == _DDL:
@@ -91,8 +91,11 @@ def _event(key: bytes, value: bytes) -> Event:
 def _row(ts: int, database: str, table: str, body: dict[str, Any]) -> RowEvent:
     after, before = body.get("u"), body.get("p") if "u" in body else body.get("d")
     columns = before if after is None else after
-    if not isinstance(columns, dict):
+    images = [one for one in (before, after) if one is not None]
+    if columns is None or not all(isinstance(one, dict) for one in images):
         raise Malformed(f"a row of {database}.{table} without columns")
+    if odd := [name for one in images for name, column in one.items() if not isinstance(column, dict)]:
+        raise Malformed(f"column {odd[0]} of {database}.{table} has no type")
     if before is not None and after is not None:
         before = {**after, **before}  # with only-output-updated-columns, `before` lacks the unchanged columns
     return RowEvent(
@@ -102,7 +105,7 @@ def _row(ts: int, database: str, table: str, body: dict[str, Any]) -> RowEvent:
         _values(before),
         _values(after),
         tuple(name for name, column in columns.items() if column.get("h")),
-        {name: _KINDS[column["t"]] for name, column in columns.items() if column.get("t") in _KINDS},
+        {name: kind for name, column in columns.items() if (kind := _KINDS.get(_number(column, "t"))) is not None},
     )
 
 
@@ -111,7 +114,7 @@ def _values(columns: dict[str, Any] | None) -> dict[str, Value] | None:
 
 
 def _value(name: str, column: dict[str, Any]) -> Value:
-    value, tp, flags = column.get("v"), column.get("t"), int(column.get("f", 0))
+    value, tp, flags = column.get("v"), _number(column, "t"), _number(column, "f")
     if value is None or isinstance(value, int | float):
         return value
     if not isinstance(value, str):
@@ -153,10 +156,17 @@ def unquoted(text: str) -> bytes:
     return bytes(out + text[at:].encode())
 
 
+def _number(found: dict[str, Any], member: str) -> int:
+    value = found.get(member, 0)
+    if not isinstance(value, int):
+        raise Malformed(f"`{member}` is not a number")
+    return value
+
+
 def _json(data: bytes, part: str) -> dict[str, Any]:
     try:
         found = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Malformed(f"a {part} that is no JSON") from error
     if not isinstance(found, dict):
         raise Malformed(f"a {part} that is no JSON object")

@@ -11,6 +11,7 @@ import pytest
 from support import golden_kafka
 from tistream.consume import canal_json, open_protocol
 from tistream.consume.feed_events import DdlEvent, Malformed, ResolvedEvent, Row, RowEvent, ValueKind
+from tistream.consume.source_url import Decode
 
 WORD = 8
 
@@ -124,6 +125,7 @@ ROW_KEY = KEY + framed(b'{"ts":1,"scm":"d","tbl":"t","t":1}')
         (KEY + framed(b'{"ts":1,"t":9}'), framed(b"{}"), "type 9"),
         (ROW_KEY, framed(b"{}"), "d.t without columns"),
         (ROW_KEY, framed(b'{"u":{"c":{"t":252,"v":"!"}}}'), "column c"),
+        (ROW_KEY, framed(b'{"u":{"c":5}}'), "column c of d.t has no type"),
         (KEY + framed(b'{"ts":1,"scm":"d","tbl":"t","t":1,"ohk":true}'), framed(b"{}"), "max-message-bytes"),
     ],
 )
@@ -139,6 +141,8 @@ def test_messages_that_are_not_of_the_open_protocol(key: bytes | None, value: by
         (b"[1]", "_tidb"),
         (b'{"type":"INSERT"}', "enable-tidb-extension=true"),
         (b'{"type":"INSERT","_tidb":{}}', "commitTs"),
+        (b'{"type":"TIDB_WATERMARK","_tidb":{}}', "watermarkTs"),
+        (b'{"type":"TIDB_WATERMARK","_tidb":{"watermarkTs":"soon"}}', "watermarkTs"),
         (b'{"type":"INSERT","database":"d","table":"t","data":null,"_tidb":{"commitTs":1}}', r"d\.t"),
         (b'{"type":"ODD","data":[{}],"_tidb":{"commitTs":1}}', "ODD"),
         (b'{"type":"INSERT","data":[{"c":1}],"_tidb":{"commitTs":1}}', "column c"),
@@ -148,3 +152,48 @@ def test_messages_that_are_not_of_the_open_protocol(key: bytes | None, value: by
 def test_messages_that_are_not_of_canal_json(value: bytes | None, reason: str) -> None:
     with pytest.raises(Malformed, match=reason):
         canal_json.decode(None, value)
+
+
+def damaged(document: Any) -> Iterator[Any]:
+    """The document with one of its values replaced or left out, each in turn."""
+    members = document.items() if isinstance(document, dict) else enumerate(document)
+    if not isinstance(document, dict | list):
+        return
+    for at, value in members:
+        rest = type(document)(document)
+        del rest[at]
+        yield rest
+        odd = damaged(value) if isinstance(value, dict | list) else ()
+        for other in (None, -1, 1.5, True, "x", "é", [], [1], {}, {"x": 1}, *odd):
+            changed = type(document)(document)
+            changed[at] = other
+            yield changed
+
+
+def accepted(decode: Decode, key: bytes | None, value: bytes) -> bool:
+    """Whether a message is decoded; otherwise it must be Malformed."""
+    try:
+        decode(key, value)
+    except Malformed:
+        return False
+    return True
+
+
+def test_a_message_with_any_damaged_value_is_malformed_or_harmless() -> None:
+    line = next(iter(golden_kafka.row_messages("open").values()))
+    head, body = json.loads(line["k"]), json.loads(line["v"])
+    columns = body.get("u") or body["d"]
+    shown = next(iter(golden_kafka.row_messages("canal_tidb").values()))
+    canal = {**json.loads(golden_kafka.value_of(shown)), "type": "UPDATE"}
+    canal["old"] = canal["data"]
+    heads = [*damaged(head), *damaged({"ts": 1, "t": 4, "n": 1})]
+    rows = [*damaged({"u": columns, "p": columns}), *damaged({"d": columns})]
+    messages = [*damaged(canal), *damaged({"type": "TIDB_WATERMARK", "_tidb": {"watermarkTs": 5}})]
+    value = framed(line["v"].encode())
+    found = [accepted(open_protocol.decode, KEY + framed(json.dumps(one).encode()), value) for one in heads]
+    found += [accepted(open_protocol.decode, ROW_KEY, framed(json.dumps(one).encode())) for one in rows]
+    found += [accepted(canal_json.decode, None, json.dumps(one).encode()) for one in messages]
+    assert min(found.count(True), found.count(False)) > 100
+    deep = b"[" * 100_000
+    assert not accepted(canal_json.decode, None, deep)
+    assert not accepted(open_protocol.decode, KEY + framed(deep), framed(b"{}"))

@@ -43,9 +43,8 @@ class SqlWork:
 def write_sql_chunk(
     objects: ObjectStore, connect: Callable[[], SqlServer], work: SqlWork, page_rows: int = PAGE_ROWS
 ) -> ChunksWritten:
-    """Read one chunk by SQL and write it. If the chunk exists, it is kept, and the upstream is not read. Errors of the
-    upstream, or of the write, are not raised, but are part of the result. Raises Unavailable if it cannot be determined
-    whether the chunk exists."""
+    """Read one chunk by SQL and write it. If the chunk exists, it is kept, and the upstream is not read. Errors are
+    not raised, but are part of the result."""
     identity = ChunkId(work.tenant, work.backfill_id, work.number)
     try:
         if chunk_exists(objects, identity):

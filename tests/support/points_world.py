@@ -97,10 +97,12 @@ class PointWorld:
         )  # fmt: skip
         return b"".join(page.pieces())
 
-    def parts(self, database: str, table: str, ts: int, parts: int) -> list[tuple[str, bytes | None]]:
+    def parts(
+        self, database: str, table: str, ts: int, parts: int, from_key: Line | None = None, to_key: Line | None = None
+    ) -> list[tuple[str, bytes | None]]:
         """(cursor, last raw key) of each part of RowParts; None: up to the last row."""
         scope = Scope(self.world.tenant, database, table)
-        ranges, _ = ranges_asked(table_at(self.world.source, scope, ts, None), None, None, None)
+        ranges, _ = ranges_asked(table_at(self.world.source, scope, ts, None), None, from_key, to_key)
         keys = [mark.at for mark in cuts(row_marks(self.reads, ts, ranges), parts)]
         cursors = [point_cursor.encode(Kind.ROWS, scope, PointPosition(0, ts, key=key)) for key in (b"", *keys[:-1])]
         return list(zip(cursors, [*keys[:-1], None], strict=True))

@@ -25,6 +25,7 @@ ROWID = "_tidb_rowid"
 
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _SIGN = 1 << 63
+_HALF, _ZERO = bytes(8), _SIGN.to_bytes(8, "big")  # the handles of 2^63 and of 0 in an unsigned primary key
 _BY_BYTES = frozenset({"utf8mb4_bin", "utf8_bin", "ascii_bin", "latin1_bin"})
 _FLOATS: dict[Kind, type[np.float32 | np.float64]] = {Kind.FLOAT: np.float32, Kind.DOUBLE: np.float64}
 _PADDED = 9  # a shorter handle is filled with zero bytes
@@ -70,14 +71,29 @@ def handles_of(table: Table, key: Mapping[str, Any]) -> list[bytes]:
 
 
 def handle_bound(table: Table, key: Mapping[str, Any]) -> bytes:
-    """A lower bound of the handles of all rows whose key is at or above `key`. `key` has all columns of the key, or the
-    first ones. Raises NotAKey."""
+    """The lowest handle that a row whose key is equal to `key` may have. `key` has all columns of the key, or the first
+    ones. Two of these bounds make a range of keys: see `handle_spans`. Raises NotAKey."""
     check_names(table, key, prefix=True)
     columns = handle_columns(table)
     assert columns is not None
     if not table.is_common_handle:
         return _int_handle(columns[0] if columns else None, key)
     return b"".join(_datum(one, key[one.name], trim=True) for one in columns[: len(key)])
+
+
+def handle_spans(table: Table, low: bytes, high: bytes | None) -> list[tuple[bytes, bytes | None]]:
+    """The handles `begin <= handle < end` of the rows whose key is at or above the one of `low` and below the one of
+    `high`; an `end` of None has no upper bound. `low` and `high` were made by `handle_bound`; empty, or None: without
+    this bound. The spans are ascending and disjoint. There may be two, because an unsigned integer handle is stored as
+    a signed one: 2^63 and above lie before the smaller ones."""
+    found: list[tuple[bytes, bytes | None]] = [(low, high)]
+    if (low or high is not None) and _unsigned_handle(table):
+        begin = low or _ZERO
+        from_small, to_small = begin >= _ZERO, high is not None and high >= _ZERO
+        found = [] if to_small else [(_HALF if from_small else begin, _ZERO if high is None else high)]
+        if from_small:
+            found.append((begin, high if to_small else None))
+    return [one for one in found if one[1] is None or one[0] < one[1]]
 
 
 def key_texts(columns: Sequence[Column], keys: Sequence[Any]) -> Any:
@@ -128,6 +144,10 @@ def _encodable(column: Column) -> bool:
     if kind is Kind.TEXT:
         return column.tp in t.TEXTS and column.collate in _BY_BYTES
     return (kind in (Kind.INT, Kind.UINT) and column.tp in t.INTEGERS) or kind is Kind.BINARY
+
+
+def _unsigned_handle(table: Table) -> bool:
+    return not table.is_common_handle and any(one.unsigned for one in table.handle_columns[:1])
 
 
 def _int_handle(column: Column | None, key: Mapping[str, Any]) -> bytes:

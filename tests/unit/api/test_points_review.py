@@ -18,7 +18,7 @@ from tistream.pool.versions.plan import IndexShard
 from tistream.schema.records import Record
 from tistream_api.points.named_table import NotComplete, check_complete
 
-NOT_NULL, PRIMARY = 1, 2
+NOT_NULL, PRIMARY, UNSIGNED = 1, 2, 32
 BASE = [database(10, 1, "d")]
 Line = dict[str, Any]
 
@@ -232,3 +232,46 @@ def test_a_range_goes_with_keys_that_are_stored_as_they_are() -> None:
     with pytest.raises(InvalidRequest) as caught:
         one.page("d", "t", 60, columns=("a", "none"))
     assert caught.value.extra == {"parameter": "columns"}
+
+
+FAR = (1 << 63) + 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (6, None, [FAR, 7]),
+        (6, FAR + 4, [FAR, 7]),
+        (1 << 63, None, [FAR]),
+        (None, 6, [5]),
+        (None, FAR, [5, 7]),
+        (FAR, FAR + 1, [FAR]),
+        (FAR, 6, []),
+        (5, 1 << 63, [5, 7]),
+        (0, None, [FAR, 5, 7]),
+    ],
+)
+def test_a_range_of_unsigned_keys_has_the_ids_from_2_63_on(low: int | None, high: int | None, expected: Any) -> None:
+    pk = column(1, "id", tp=8, flag=NOT_NULL | PRIMARY | UNSIGNED)
+    info = table_info(100, "t", [pk, column(2, "a")], pk_is_handle=True, partitions=[101, 102])
+    some = [change(30, part, one, v(part - 100)) for part in (101, 102) for one in (5, 7, FAR)]
+    one = points([*BASE, table(20, 1, info)], some)
+    bounds = {"from_key": low, "to_key": high}
+    asked: Any = {name: {"id": str(value)} for name, value in bounds.items() if value is not None}
+    wanted = [(part, str(id_)) for part in (1, 2) for id_ in expected]
+
+    def got(*lines: Line) -> list[tuple[int, str]]:
+        return [(line["row"]["a"], line["row"]["id"]) for line in lines]
+
+    assert got(*one.lines("d", "t", 40, **asked)) == wanted
+    found, cursor = list[tuple[int, str]](), None
+    while True:  # row after row
+        *lines, end = map(json.loads, one.page("d", "t", 40, cursor=cursor, limit=1, **asked).splitlines())
+        found += got(*lines)
+        cursor = end["cursor"]
+        if cursor is None:
+            break
+    assert found == wanted
+    parts = one.parts("d", "t", 40, 16, **asked)
+    in_parts = [one.lines("d", "t", 40, cursor=begin, until=until, **asked) for begin, until in parts]
+    assert got(*(line for lines in in_parts for line in lines)) == wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -12,7 +13,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.row_bytes import bytes_datum, column, comparable_int, row_v2, table
-from tistream.decode.handle_bytes import ROWID, NotAKey, handle_bound, handle_columns, handles_of, key_text, key_texts
+from tistream.decode.handle_bytes import (
+    ROWID,
+    NotAKey,
+    handle_bound,
+    handle_columns,
+    handle_spans,
+    handles_of,
+    key_text,
+    key_texts,
+)
 from tistream.decode.json_text import render_objects
 from tistream.decode.rows import decode_rows
 from tistream.schema.tidb import table as t
@@ -69,6 +79,30 @@ def test_a_bound_has_the_first_columns_of_the_key() -> None:
     assert handles_of(shape, {"a": 4, "b": "zzz"})[0] < low
     with pytest.raises(NotAKey, match="names the columns b"):
         handle_bound(shape, {"b": "x"})
+
+
+ANY_ID = st.sampled_from([0, 1, 5, 6, (1 << 63) - 1, 1 << 63, (1 << 63) + 1, (1 << 64) - 1]) | st.integers(
+    0, (1 << 64) - 1
+)
+
+
+@given(ANY_ID | st.none(), ANY_ID | st.none(), ANY_ID)
+def test_the_spans_of_two_bounds_have_the_keys_between_them(low: int | None, high: int | None, one: int) -> None:
+    for shape, shift in (
+        (table(UNSIGNED, pk_is_handle=True), 0),
+        (table(BIG, pk_is_handle=True), 1 << 63),
+        (table(UNSIGNED, TEXT, primary=(0, 1)), 0),
+        (table(column(t.LONG, name="v")), 1 << 63),
+    ):
+        name = shape.key_columns[0].name if shape.key_columns else ROWID
+        begin = b"" if low is None else handle_bound(shape, {name: low - shift})
+        spans = handle_spans(shape, begin, None if high is None else handle_bound(shape, {name: high - shift}))
+        (handle,) = handles_of(shape, {column.name: one - shift for column in shape.key_columns[:1]} | (
+            {"b": "x"} if len(shape.key_columns) > 1 else {}) or {ROWID: one - shift})  # fmt: skip
+        hits = sum(first <= handle and (last is None or handle < last) for first, last in spans)
+        assert hits == ((low or 0) <= one and (high is None or one < high))
+        ends = [edge for span in spans for edge in span]
+        assert all(first is not None and (last is None or first < last) for first, last in pairwise(ends))
 
 
 def test_a_row_without_a_key_has_its_rowid() -> None:

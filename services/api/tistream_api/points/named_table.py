@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tistream.decode.handle_bytes import NotAKey, handle_bound, handle_columns, handles_of, key_text
+from tistream.decode.handle_bytes import NotAKey, handle_bound, handle_columns, handle_spans, handles_of, key_text
 from tistream.errors import AlreadyDiffers, InvalidRequest, UnknownName
 from tistream.model.base_cover import Hole
 from tistream.model.span import KeySpan, shown_key
@@ -114,7 +114,8 @@ def ranges_asked(
         return key_ranges(table, ids, key)
     low = b"" if from_key is None else _bound("from_key", table, from_key)
     high = None if to_key is None else _bound("to_key", table, to_key)
-    return ranges_of(ids, low, high), None
+    spans = handle_spans(table, low, high)
+    return _by_key(one for begin, end in spans for one in ranges_of(ids, begin, end)), None
 
 
 def key_ranges(table: Table, ids: Sequence[int], key: dict[str, Any]) -> tuple[list[TableRange], str | None]:
@@ -127,7 +128,11 @@ def key_ranges(table: Table, ids: Sequence[int], key: dict[str, Any]) -> tuple[l
         found = [one for handle in handles_of(table, key) for one in ranges_of(ids, handle, handle + b"\0")]
     except NotAKey as error:
         raise InvalidRequest(f"key {error}", {"parameter": "key"}) from error
-    return sorted(found, key=lambda one: one.span.start), None
+    return _by_key(found), None
+
+
+def _by_key(ranges: Iterable[TableRange]) -> list[TableRange]:
+    return sorted(ranges, key=lambda one: one.span.start)
 
 
 def _bound(name: str, table: Table, key: dict[str, Any]) -> bytes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tistream_client.cli.main import run
+
+TYPE_CHECKING = False  # without an import of typing
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def main() -> None:

@@ -1,6 +1,16 @@
 """`python -m tistream_client.cli`: runs the client's commands."""
 
-from tistream_client.cli.app import app
 from tistream_client.cli.main import run
 
-run(lambda: app)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import typer
+
+
+def _load() -> "typer.Typer":
+    from tistream_client.cli.app import app  # noqa: PLC0415 - inside of a block that handles Ctrl-C
+
+    return app
+
+
+run(_load)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tistream_client.cli.errors import AGAIN, CliError, failed
+from tistream_client.cli.errors import AGAIN, CliError, Refused, failed
 from tistream_client.core.errors import ApiError
 
 _FOLLOW_S = 1.0
@@ -41,12 +41,29 @@ class Patience:
         return found
 
 
-def given_up(error: CliError | ApiError, cursor: str | None, after_cursor: int, option: str = "--cursor") -> CliError:
-    """The error of a read that ends because of `error`. Its text says how to continue. `cursor` is the last cursor in
-    the output; None: the output has no cursor, or running the same command again continues. `after_cursor`: the number
-    of events in the output after that cursor. `option` is the option of the command that takes the cursor."""
+def waited_for(error: CliError | ApiError) -> str:
+    """What a read waits out. The text of `error` without its advice, because the read itself sends the request
+    again."""
+    cause = error.refusal if isinstance(error, Refused) else error
+    return f"{cause.where}: {cause.detail}" if isinstance(cause, ApiError) else str(cause)
+
+
+def given_up(
+    error: CliError | ApiError,
+    cursor: str | None,
+    after_cursor: int,
+    option: str = "--cursor",
+    *,
+    same_command: bool = False,
+) -> CliError:
+    """The error of a read that ends because of `error`. Its text has one way to continue. `cursor` is the last cursor
+    in the output; None: the output has no cursor, or with `same_command`, running the same command again continues.
+    `after_cursor`: the number of events in the output after that cursor. `option` is the option of the command that
+    takes the cursor."""
     if cursor is None:
         found = failed(error) if isinstance(error, ApiError) else error
+        if same_command and found is error and found.status == AGAIN:
+            return CliError(f"{error}; run the same command again", AGAIN)
         return (
             CliError(f"{found}; the first {after_cursor} events are written", found.status) if after_cursor else found
         )

@@ -26,6 +26,16 @@ _LATE_S = 60.0
 _REACH_S = 2.0
 _TOKEN_DO = f"`tistream --token-file FILE doctor` or {TOKEN_FILE} names a file with a valid token"
 _SHOWN = 80
+# What to do about a tenant that is held, by the stage that holds it.
+_HELD_DO = {
+    "push": "look at what pushes its files, the agent or the stores; of a store that has left its cluster: tistream "
+    "store retire",
+    "dispatch": "look at the dispatchers and their logs: tistream node list",
+    "sort": "look at the sorters and their logs, and at their object store: tistream node list",
+    "schema": "look at the schema registry and its log: tistream node list",
+    "damaged": "push the damaged file again as it was, or begin a new chain; tistream inspect shows the file",
+    "node": "start what the reason names: tistream node list",
+}
 _ROLES = ("dispatcher", "sorter", "schema", "api")
 
 
@@ -56,9 +66,8 @@ def version_finding(what: str, version: str, wanted: str) -> Finding:
     """Compare the version of a process with the one that it should have."""
     if version == wanted:
         return Finding(what, OK, version)
-    return Finding(
-        what, WARNING, f"{version}, and not {wanted}", "finish the upgrade (docs/operations/upgrade-backup.md)"
-    )
+    do = "finish the upgrade: install the newer version where the older one runs, and start that process again"
+    return Finding(what, WARNING, f"{version}, and not {wanted}", do)
 
 
 def tenant_finding(name: str, status: Mapping[str, Any]) -> Finding:
@@ -67,7 +76,7 @@ def tenant_finding(name: str, status: Mapping[str, Any]) -> Finding:
     if held is not None:
         where = ", ".join(f"{one} {held[one]}" for one in ("store_id", "region_id", "object") if held.get(one))
         seen = f"held by {held['stage']}{f' ({where})' if where else ''}: {held['reason']}"
-        return Finding(name, WRONG, seen, "see the runbook: docs/operations/runbook.md")
+        return Finding(name, WRONG, seen, _HELD_DO.get(held["stage"], "see tistream tenant status"))
     if lag is None:
         return Finding(name, WRONG, "no snapshot was read", "push schema_snap, or add a source: tistream source add")
     state = OK if lag < _LATE_S else WARNING

@@ -316,9 +316,9 @@ def _one_line() -> Iterator[None]:
 
     try:
         yield
-    except FailedCheck:  # its line is on stderr already
+    except FailedCheck as error:  # its line is on stderr already
         sys.stderr.write("tistream: a check has failed (NO); nothing after it was done\n")
-        raise typer.Exit(1) from None
+        raise typer.Exit(_AGAIN if error.later else 1) from None
     except (TiStreamError, _Failed) as error:
         sys.stderr.write(f"tistream: {error}\n")
         raise typer.Exit(_AGAIN if isinstance(error, (Unavailable, _NoAnswer)) else 1) from None

@@ -266,7 +266,7 @@ def test_rows_and_net_changes_go_on_where_they_were_cut_off(
     assert waits == [0.5, 1, 0.5, 1], "a page that is complete begins a new minute"
 
 
-def test_rows_that_give_up_say_where_to_go_on(canned: Canned) -> None:
+def test_rows_that_give_up_say_where_to_go_on(canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
     canned.answers = [lines(*ROWS, MORE), lines(ROWS[0], missing=9), BUSY]
     waits: list[float] = []
     found = pages(ApiClient(canned.url), "/rows", {"ts": "now"}, {}, None, waits.append)
@@ -275,6 +275,9 @@ def test_rows_that_give_up_say_where_to_go_on(canned: Canned) -> None:
         next(found)
     assert sum(waits) > 50
     assert (ended.value.status, str(ended.value)) == (75, "/rows: busy; to continue: --cursor p1")
+    waited = capsys.readouterr().err
+    assert "waiting: /rows: busy\n" in waited
+    assert "same command" not in waited, "which would begin again"
     canned.answers = [BUSY]
     refused = CliRunner().invoke(
         app, ["rows", "shop.orders", "--cluster", "7", "--tenant", "acme", "--url", canned.url]

@@ -31,6 +31,41 @@ def test_in_the_middle_of_an_import(name: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
+BEFORE_IMPORTS = """
+import atexit, os, runpy, signal, sys
+
+class Watching:
+    names, handled = [], False
+
+    def find_spec(self, name, *_):
+        self.handled |= signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        if not self.handled:
+            self.names.append(name)
+
+sys.meta_path.insert(0, Watching())
+atexit.register(lambda: print(*Watching.names))
+sys.argv = ["tistream", "--version"]
+"""
+STARTS = {
+    "tistream_client.cli.main": "from tistream_client.cli.main import main; main()",  # the script that pipx installs
+    "tistream_cli.main": "from tistream_cli.main import main; main()",
+    "tistream_cli.__main__": "runpy.run_module('tistream_cli', run_name='__main__')",
+    "tistream_client.cli.__main__": "runpy.run_module('tistream_client.cli', run_name='__main__')",
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_few_modules_are_imported_before_it_is_handled(start: str) -> None:
+    """Each takes a moment in which Ctrl-C is a traceback."""
+    code = [sys.executable, "-c", BEFORE_IMPORTS + STARTS[start]]
+    done = subprocess.run(code, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    version, names = done.stdout.splitlines()
+    assert (done.returncode, version.split()[0], done.stderr) == (0, "tistream", "")
+    own = {start, start.rpartition(".")[0], start.partition(".")[0]}
+    own |= {f"tistream_client{one}" for one in ("", ".cli", ".cli.main", ".cli.importing")}
+    assert set(names.split()) <= own | {"__future__"}
+
+
 AFTER_IMPORTS = """
 import os, signal, sys
 from tistream_cli.main import main

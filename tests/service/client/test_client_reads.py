@@ -671,7 +671,12 @@ def test_the_blocks_of_pages_run(
 
 
 def test_an_import_loads_nothing_heavy_and_no_platform() -> None:
-    code = "import sys, tistream_client; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    code = (
+        "import sys, tistream_client\n"
+        "for name in tistream_client.__all__: getattr(tistream_client, name)\n"
+        "assert set(tistream_client.__all__) <= set(dir(tistream_client))\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
     found = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": str(ROOT / "client")},

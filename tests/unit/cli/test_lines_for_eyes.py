@@ -194,13 +194,21 @@ def test_a_doctor_compares_clocks_and_versions() -> None:
     assert (late.state, late.seen) == (WARNING, "60.0 s behind this machine's")
     assert "NTP" in late.do
     assert version_finding("sorter-1", "1.0", "1.0").state == OK
-    assert "finish the upgrade" in version_finding("sorter-1", "0.9", "1.0").do
+    older = version_finding("sorter-1", "0.9", "1.0")
+    assert "finish the upgrade: install the newer version" in older.do
+    assert "docs/" not in older.do
 
 
 def test_a_doctor_says_what_holds_a_tenant() -> None:
     held = {"stage": "push", "store_id": "4", "region_id": None, "object": None, "reason": "no file for 61 s"}
     found = tenant_finding("tenant 7/acme", {"lag_seconds": 61.2, "held_by": held})
     assert (found.state, found.seen) == (WRONG, "held by push (store_id 4): no file for 61 s")
+    assert "tistream store retire" in found.do
+    stages = ("push", "dispatch", "sort", "schema", "damaged", "node", "one of a newer server")
+    found_by = [tenant_finding("t", {"lag_seconds": 9, "held_by": {**held, "stage": stage}}).do for stage in stages]
+    assert len(set(found_by)) == len(stages)
+    assert all("tistream " in do for do in found_by)
+    assert "docs/" not in str(found_by), "pages that an installed client does not have"
     assert tenant_finding("t", {"lag_seconds": None, "held_by": None}).state == WRONG
     assert tenant_finding("t", {"lag_seconds": 0.8, "held_by": None}).state == OK
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tistream_client.cli.again import Patience, given_up
-from tistream_client.cli.errors import AGAIN, FIX, CliError, NoAnswer
+from tistream_client.cli.again import Patience, given_up, waited_for
+from tistream_client.cli.errors import AGAIN, FIX, CliError, NoAnswer, failed
 from tistream_client.core.errors import api_error
 
 CUT = NoAnswer("no answer from http://h")
@@ -51,3 +51,20 @@ def test_the_error_says_how_to_continue() -> None:
     busy = given_up(api_error("/x", 429, {"detail": "too many"}, "40"), "c9", 0)
     assert str(busy) == "/x: too many; to continue after 40 s: --cursor c9", "the same command would begin again"
     assert "run the same command again after 40 s" in str(given_up(api_error("/x", 429, {}, "40"), None, 0))
+
+
+def test_a_read_that_waits_gives_no_advice() -> None:
+    """It asks again by itself. What it says at its end is the one way to continue."""
+    busy = api_error("/x", 429, {"detail": "too many"}, "40")
+    assert waited_for(busy) == waited_for(failed(busy)) == "/x: too many"
+    assert waited_for(CUT) == "no answer from http://h"
+
+
+def test_a_directory_is_continued_by_the_same_command() -> None:
+    cut = NoAnswer("the answer is truncated")
+    again = given_up(cut, None, 0, same_command=True)
+    assert (str(again), again.status) == ("the answer is truncated; run the same command again", AGAIN)
+    unknown = NoAnswer("unknown authority", FIX)
+    assert given_up(unknown, None, 0, same_command=True) is unknown
+    busy = given_up(api_error("/x", 429, {"detail": "too many"}, "40"), None, 0, same_command=True)
+    assert str(busy).count("the same command again") == 1

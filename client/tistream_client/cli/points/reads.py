@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from tistream_client.cli.again import Patience, given_up
+from tistream_client.cli.again import Patience, given_up, waited_for
 from tistream_client.cli.api_client import ApiClient, tenant_path
 from tistream_client.cli.errors import LATER, USAGE, CliError, NoAnswer, Refused, failed
 from tistream_client.cli.importing import INTERRUPTED
@@ -67,8 +67,8 @@ class _Retries:
         seconds = self._patience.seconds(cause, received, position) if self.begun else None
         if seconds is None:
             raise given_up(cause, position, 0, self.option) from error
-        if str(error) != self._said:
-            self._said = str(error)
+        if waited_for(error) != self._said:
+            self._said = waited_for(error)
             sys.stderr.write(f"waiting: {self._said}\n")
         self.sleep(seconds)
 

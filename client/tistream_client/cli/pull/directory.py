@@ -233,4 +233,4 @@ def _words(request: dict[str, str | None]) -> str:
 
 
 def _cut() -> NoAnswer:
-    return NoAnswer("the answer is truncated: run the same command again")
+    return NoAnswer("the answer is truncated")

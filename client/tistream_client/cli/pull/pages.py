@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tistream_client.cli.again import Patience, given_up
+from tistream_client.cli.again import Patience, given_up, waited_for
 from tistream_client.cli.api_client import ApiClient, changes_path
 from tistream_client.cli.errors import LATER
 from tistream_client.cli.pull.format import PullFormat, PullRequest
@@ -59,8 +59,8 @@ def _pull_pages(
             seconds = patience.seconds(error, progress.rows, progress.cursor) if progress.last_type else None
             if seconds is None:
                 cursor = progress.cursor if progress.last_type and not pages.continues else None
-                raise given_up(error, cursor, 0) from error
-            bar.say(str(error))
+                raise given_up(error, cursor, 0, same_command=pages.continues) from error
+            bar.say(waited_for(error))
             sleep(seconds)
             continue
         except ApiError as error:

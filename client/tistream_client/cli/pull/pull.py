@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
-from tistream_client.cli.again import Patience, given_up
+from tistream_client.cli.again import Patience, given_up, waited_for
 from tistream_client.cli.api_client import ApiClient, changes_path
 from tistream_client.cli.errors import LATER, NoAnswer, failed
 from tistream_client.cli.pull.format import PullRequest
@@ -113,8 +113,8 @@ def pull(
             seconds = patience.seconds(error, progress.events, progress.cursor) if again else None
             if seconds is None:
                 raise given_up(error, progress.cursor if begun else None, progress.after_cursor) from error
-            if str(error) != said and not (begun and request.follow):
-                said = str(error)
+            if waited_for(error) != said and not (begun and request.follow):
+                said = waited_for(error)
                 say(said)
             sleep(seconds)
             continue

@@ -18,11 +18,12 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 @dataclass(frozen=True, slots=True)
 class Check:
     """The result of one check, which is a line of the printed table. `why` says what was found and, if the check has
-    failed, what to do."""
+    failed, what to do. `later`: a server did not answer, so the same check may pass later."""
 
     name: str
     passed: bool
     why: str
+    later: bool = False
 
 
 class CannotConnect(FatalError):
@@ -36,6 +37,7 @@ class FailedCheck(CannotConnect):
 
     def __init__(self, check: Check) -> None:
         super().__init__(f"{check.name}: {check.why}")
+        self.later = check.later
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def reach_check(stores: Sequence[StoreSeen]) -> Check:
                 f"store {store.store_id} at {store.address} does not answer: {store.problem}; this machine must be "
                 "able to connect to it"
             )
-            return Check("TiKV stores", False, why)
+            return Check("TiKV stores", False, why, later=True)
     return Check("TiKV stores", True, f"{len(stores)} answer")
 
 

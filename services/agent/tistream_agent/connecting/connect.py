@@ -135,7 +135,8 @@ class Connector:
         try:
             self._register(tenant)
         except TiStreamError as error:
-            self._passed(Check("tenant", False, f"{error}; the schema is stored: run the command again"))
+            why = f"{error}; the schema is stored: run the command again"
+            self._passed(Check("tenant", False, why, later=isinstance(error, Unavailable)))
         self._passed(Check("tenant", True, f"{tenant} is registered"))
         return ts
 
@@ -275,7 +276,8 @@ class Connector:
         try:
             return self._reached(self._connection.tenant)
         except TiStreamError as error:
-            self._passed(Check("platform", False, f"it does not say whether it has the tenant: {error}"))
+            why = f"it does not say whether it has the tenant: {error}"
+            self._passed(Check("platform", False, why, later=isinstance(error, Unavailable)))
             raise
 
     def _new(self, key: str, body: bytes) -> None:
@@ -344,7 +346,7 @@ class Connector:
         try:
             cluster_id = self._pd.cluster_id
         except TiStreamError as error:
-            check = Check("PD", False, str(error))
+            check = Check("PD", False, str(error), later=isinstance(error, Unavailable))
             self._show(check)
             raise FailedCheck(check) from error
         self._passed(Check("PD", True, f"cluster {cluster_id}"))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from support.pull_world import World
+from tistream.filters.event_choice import EventChoice
 from tistream.format.segment import SCHEMA, SegmentRef
 from tistream.model.ts import Window
 from tistream.pool.rows import read_row_groups
@@ -32,6 +34,21 @@ Pull = Callable[[Position, int], Iterator[Events]]
 
 class Expired(Exception):
     """A URL that is no longer good."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The filters of a read, as text."""
+
+    operations: str | None = None
+    where: str | None = None
+
+    @property
+    def choice(self) -> EventChoice | None:
+        return EventChoice.parse(None, self.operations, None, self.where)
+
+
+EVERY = Filter()
 
 
 def sign(key: str, start: int, length: int, seconds: int) -> str:
@@ -68,9 +85,11 @@ def segments_of(world: World) -> list[SegmentRef]:
     return [segment for index in world.indexes for segment in index.segments]
 
 
-def pulled(world: World, scope: Scope, at: Position, high: int) -> Iterator[tuple[Events, Barrier | None]]:
+def pulled(
+    world: World, scope: Scope, at: Position, high: int, filters: Filter = EVERY
+) -> Iterator[tuple[Events, Barrier | None]]:
     """What a pull of row events sends."""
-    for batch in wanted("rows", world.source, scope, at, high, Budget()):
+    for batch in wanted("rows", world.source, scope, at, high, Budget(), choice=filters.choice):
         yield batch.events, batch.barrier
 
 
@@ -92,12 +111,19 @@ class Reader:
     """Reads a table as a client does; `fetch` fetches row groups. Counts row groups and what was pulled."""
 
     def __init__(
-        self, world: World, scope: Scope, limits: StretchLimits, fetch: Callable[[SignedGroup], bytes] | None = None
+        self,
+        world: World,
+        scope: Scope,
+        limits: StretchLimits,
+        fetch: Callable[[SignedGroup], bytes] | None = None,
+        filters: Filter = EVERY,
     ) -> None:
-        self._world, self._scope, self._limits = world, scope, limits
+        self._world, self._scope, self._limits, self._filters = world, scope, limits, filters
         self._fetch = fetch or fetch_from(world.objects)
         self._answers = answers_of(world)
         self.answers = self.pulls = self.groups = self.expired = 0
+        self.given = set[tuple[str, int]]()  # the row groups of which it got URLs: object and offset
+        self.blocked = False
         self.inside = 0  # how many of the expired ones were met inside of a commit_ts
         self.barrier: Barrier | None = None
 
@@ -109,12 +135,16 @@ class Reader:
             self._scope.database or "",
             self._scope.table or "",
             world.snapshot_ts,
+            self._filters.operations,
+            self._filters.where,
         )
         found: list[pa.RecordBatch] = []
-        while read.progress.ts < world.end_ts and self.barrier is None:
+        while read.progress.ts < world.end_ts and not self.blocked and self.barrier is None:
             window = Window(read.progress.ts, world.end_ts)
-            answer = self._answers.answer(world.source, self._scope, window, world.end_ts, self._limits)
+            choice = self._filters.choice
+            answer = self._answers.answer(world.source, self._scope, window, world.end_ts, self._limits, choice)
             self.answers += 1
+            self.given |= {(one.key, group.start) for one in answer.objects for group in one.groups}
             end = int(answer.end_ts)
             assert end > window.low
             if not answer.direct:
@@ -127,6 +157,7 @@ class Reader:
                     found += batches
                     read = later
                     if reached.blocked:
+                        self.blocked = True
                         found += self._pulled(read.at, world.end_ts)
                         break
             except Expired:
@@ -136,7 +167,7 @@ class Reader:
 
     def _pulled(self, at: Position, high: int) -> list[pa.RecordBatch]:
         found: list[pa.RecordBatch] = []
-        for events, barrier in pulled(self._world, self._scope, at, high):
+        for events, barrier in pulled(self._world, self._scope, at, high, self._filters):
             self.barrier = barrier
             found += batches_of(events)
         return found
@@ -146,9 +177,9 @@ class Reader:
         return self._fetch(group)
 
 
-def expected(world: World, scope: Scope) -> list[dict[str, Any]]:
+def expected(world: World, scope: Scope, filters: Filter = EVERY) -> list[dict[str, Any]]:
     """The events of one pull."""
     found: list[pa.RecordBatch] = []
-    for events, _ in pulled(world, scope, Position(world.snapshot_ts), world.end_ts):
+    for events, _ in pulled(world, scope, Position(world.snapshot_ts), world.end_ts, filters):
         found += batches_of(events)
     return rows_of(found)

@@ -184,9 +184,8 @@ def _direct(found: Mapping[str, str]) -> bool:
     value = found.get("direct", "false").lower()
     if value not in _SWITCH:
         raise _wrong("direct", f"is {value!r}, and is true or false")
-    for name in ("asOf", "where", "operations"):
-        if _SWITCH[value] and name in found:
-            raise _wrong(name, "is given beside direct; the API server evaluates it", None)
+    if _SWITCH[value] and "asOf" in found:
+        raise _wrong("asOf", "is given beside direct, which reads changes", None)
     return _SWITCH[value]
 
 

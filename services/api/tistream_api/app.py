@@ -196,7 +196,7 @@ def build_app(
     routers = [
         build_router(tenants, pulls, points := _points(settings, objects, cache, pulls), lists, status, meta, gate),
         build_point_router(tenants, points, gate),
-        build_signed_router(tenants, _signed(settings, points, SignedAnswers(objects, signing)), gate),
+        build_signed_router(tenants, _signed(settings, points, SignedAnswers(objects, signing), meta), gate),
         build_raw_router(tenants, pulls, points, gate),
         build_restore_router(tenants, Definitions(points.times), UndoReads(points), gate),
         build_insight_router(tenants, lists, status, sampler),
@@ -289,8 +289,8 @@ def _signing(settings: ApiSettings, objects: ObjectStore) -> Signing:
     return Signing(sign, settings.signed.seconds)
 
 
-def _signed(settings: ApiSettings, points: PointReads, answers: SignedAnswers) -> SignedReads:
-    return SignedReads(points, answers, StretchLimits(rows_min=settings.signed.rows_min))
+def _signed(settings: ApiSettings, points: PointReads, answers: SignedAnswers, meta: MetaClient) -> SignedReads:
+    return SignedReads(points, answers, StretchLimits(rows_min=settings.signed.rows_min), meta.record_signed)
 
 
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:

@@ -47,6 +47,7 @@ from tistream_meta.routes.forwarding import FORWARDED
 from tistream_meta.routes.meta_routes import router
 from tistream_meta.routes.restore_routes import router as restore_router
 from tistream_meta.routes.secret_routes import router as secret_router
+from tistream_meta.routes.signed_read_routes import router as signed_read_router
 from tistream_meta.routes.source_routes import router as source_router
 from tistream_meta.routes.store_routes import router as store_router
 from tistream_meta.routes.tenant_end_routes import router as tenant_end_router
@@ -181,6 +182,7 @@ def build_app(
         token_router,
         usage_router,
         audit_router,
+        signed_read_router,
     ):
         app.include_router(each)
     refuse_unaudited(app.routes)

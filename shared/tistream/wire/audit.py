@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tistream.wire.meta import StrictRequest
 from tistream.wire.sorter import Wire
 
 LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
@@ -37,3 +38,18 @@ class AuditPage(Wire):
 
     entries: list[AuditEntry]
     newest_seq: int
+
+
+class SignedRead(StrictRequest):
+    """What an answer of SignedChanges gives its caller: URLs, valid for `seconds`, of `row_groups` row groups of a
+    table, with `rows` rows and `bytes` bytes. They have the changes with `start_ts < commit_ts <= end_ts`, and rows
+    outside of this range. No member has a URL, which is a credential."""
+
+    database: str
+    table: str
+    start_ts: str
+    end_ts: str
+    row_groups: int
+    rows: int
+    bytes: int
+    seconds: int

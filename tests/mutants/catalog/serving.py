@@ -186,14 +186,14 @@ def filter_takes_the_opposite_for_the_condition(original: Function) -> Function:
     return lambda self, node, *, truth: original(self, node, truth=not truth)
 
 
-@mutant("tistream_api:filtered._operations", invariants=(44,), catchers=(FILTERED,))
+@mutant("tistream:chosen_events._operations", invariants=(44,), catchers=(FILTERED,))
 def filter_takes_updates_for_inserts(original: Function) -> Function:
     """An update is an insert to a filter of operations."""
     return lambda choice, op, old_at: original(choice, op, old_at * 0 - 1)
 
 
 @mutant(
-    "tistream_api:filtered.chosen",
+    "tistream:chosen_events.chosen",
     invariants=(18, 44),
     catchers=("test_rows_before_a_column_was_added_end_the_answer_and_the_next_one_is_refused",),
 )

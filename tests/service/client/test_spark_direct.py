@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +25,13 @@ from support.minio import running as minio_running
 from support.pull import Consumer
 from support.waiting import eventually
 from support.wire import Fate, wired
+from tistream.errors import Unavailable
+from tistream.model.ids import TenantKey
 from tistream.pool import writer
 from tistream.pool.writer import write_segment
+from tistream.wire.audit import SignedRead
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.meta import Accepted
 from tistream_api.settings import LimitSettings, SignedSettings
 from tistream_client import BadRequest, NoAnswer
 from tistream_client.spark import bucket, direct, register
@@ -116,6 +122,107 @@ def test_the_same_rows_with_and_without(url: str, minio: Minio, up: Platform, ta
         assert wire.made("GET") > 0
     assert found == rows_of(plan_of(url, table))
     assert found
+
+
+@pytest.mark.parametrize(
+    ("table", "filters"),
+    [
+        ("shop.big", {"where": "id < 600"}),
+        ("shop.big", {"where": "id < 0"}),
+        ("shop.big", {"operations": "delete"}),
+        ("shop.orders", {"where": "amount > 50 or note is null", "operations": "insert,update"}),
+        ("shop.items", {"operations": "update,delete"}),
+    ],
+)
+def test_the_same_filtered_rows_with_and_without(
+    url: str, minio: Minio, up: Platform, table: str, filters: dict[str, str]
+) -> None:
+    with wired(minio.port) as wire, served(up, signed=SignedSettings(rows_min=1, endpoint=wire.endpoint)) as proxied:
+        found = rows_of(plan_of(proxied, table, direct="true", partitions="3", **filters))
+        fetched = wire.made("GET")
+        every = rows_of(plan_of(proxied, table, direct="true", partitions="3"))
+        assert wire.made("GET") - fetched >= fetched
+        if table == "shop.big":
+            assert wire.made("GET") - fetched > 2 * fetched, "row groups without such rows are not fetched"
+    assert found == rows_of(plan_of(url, table, **filters))
+    assert len(found) < len(every)
+
+
+@pytest.mark.parametrize(
+    ("table", "where", "text"),
+    [
+        ("shop.orders", "amout > 1", r"no column 'amout' \(did you mean amount\?\)"),
+        ("shop.orders", "amount >", "cannot be parsed"),
+        ("shop.ddl1", "c = 7", "'ddl1' has no column 'c'"),  # at first: it is added later
+    ],
+)
+def test_a_filter_is_refused_as_by_the_server(url: str, table: str, where: str, text: str) -> None:
+    end = added(url) if table == "shop.ddl1" else EVERYTHING.end_ts
+    details = []
+    for way in ("true", "false"):
+        with pytest.raises(BadRequest, match=text) as refused:
+            rows_of(plan_of(url, table, direct=way, where=where, endingTs=str(end), partitions="1"))
+        details.append(refused.value.detail)
+    assert details[0] == details[1]
+
+
+def added(url: str) -> int:
+    """The ts at which table shop.ddl1 gets its column c."""
+    path = "/v1/clusters/7/tenants/acme/databases/shop/tables/ddl1/changes"
+    given = {"start_ts": str(EVERYTHING.snapshot_ts), "end_ts": str(EVERYTHING.end_ts), "events": "ddl"}
+    lines = [json.loads(line) for line in plain_http.get(f"{url}{path}", params=given).text.splitlines()]
+    return next(int(line["commit_ts"]) for line in lines if "add column c" in line.get("query", ""))
+
+
+def audited(url: str, after: int) -> list[dict[str, Any]]:
+    """The entries of the audit log about signed URLs."""
+    entries = plain_http.get(f"{url}/v1/audit", params={"after": str(after), "limit": "1000"}).json()["entries"]
+    return [one for one in entries if one["action"] == "SignedChanges"]
+
+
+def newest(url: str) -> int:
+    found: int = plain_http.get(f"{url}/v1/audit").json()["newest_seq"]
+    return found
+
+
+def test_each_answer_with_urls_is_in_the_audit_log_without_them(url: str) -> None:
+    before = newest(url)
+    answer = signed(url)
+    [entry] = audited(url, before)
+    groups = [group for one in answer["objects"] for group in one["groups"]]
+    assert (entry["actor"], entry["address"], entry["subject"]) == ("everybody", "127.0.0.1", "tenant 7/acme")
+    assert (entry["cluster_id"], entry["tenant_id"], entry["was"]) == ("7", "acme", {"signed": None})
+    assert entry["became"]["signed"] == {
+        "database": "shop",
+        "table": "big",
+        "start_ts": answer["start_ts"],
+        "end_ts": answer["end_ts"],
+        "row_groups": len(groups),
+        "rows": sum(group["rows"] for group in groups),
+        "bytes": sum(group["length"] for group in groups),
+        "seconds": answer["seconds"],
+    }
+    text = json.dumps(entry)
+    assert not [word for word in ("://", "X-Amz", *(group["url"] for group in groups)) if word in text]
+
+
+def test_what_gives_no_urls_leaves_no_entry(up: Platform, url: str) -> None:
+    before = newest(url)
+    with served(up, signed=SignedSettings(rows_min=1 << 30)) as pulling:
+        assert not signed(pulling)["direct"]
+    assert signed(url, start_ts=str(EVERYTHING.end_ts))["direct"], "of an empty range"
+    assert audited(url, before) == []
+
+
+def test_without_an_entry_there_are_no_urls(up: Platform, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unanswered(self: MetaClient, tenant: TenantKey, read: SignedRead) -> Accepted:
+        raise Unavailable("no meta server answers")
+
+    monkeypatch.setattr(MetaClient, "record_signed", unanswered)
+    with served(up) as one:
+        answer = signed(one)
+        assert (answer["direct"], answer["objects"]) == (False, [])
+        assert rows_of(plan_of(one, "shop.big", direct="true")) == rows_of(plan_of(url, "shop.big"))
 
 
 def test_urls_that_are_refused_and_lost_lose_and_repeat_nothing(url: str, minio: Minio, up: Platform) -> None:

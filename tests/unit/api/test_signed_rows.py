@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from support.effort import examples
 from support.pull_world import World, golden_world
-from support.signed_world import EACH, Expired, Reader, answers_of, expected, fetch_from, segments_of, with_own_groups
+from support.signed_world import (
+    EACH,
+    Expired,
+    Filter,
+    Reader,
+    answers_of,
+    expected,
+    fetch_from,
+    segments_of,
+    with_own_groups,
+)
 from tistream.errors import CorruptObject
 from tistream.format.parquet_footer import footer_of_groups, read_footer
 from tistream.model.ts import Window
@@ -43,6 +57,68 @@ def test_signed_ranges_give_what_a_pull_sends(world: World) -> None:
         assert reader.rows() == expected(world, scope), scope.shown
         fetched += reader.groups
     assert fetched > 30
+
+
+@pytest.fixture(scope="module")
+def split() -> World:
+    """Segments whose row groups have few keys each."""
+    return with_own_groups(golden_world("everything", tasks=4, ticks=30))
+
+
+def conditions(world: World, scope: Scope, rng: random.Random) -> Filter:
+    """A filter over columns that a table has at some time. In other times it may lack them."""
+    versions = [
+        one
+        for one in world.source.tables_within(Window(world.snapshot_ts, world.end_ts), Scope(world.tenant))
+        if one.folded == (fold(scope.database or ""), fold(scope.table or ""))
+    ]
+    columns = [f"`{column.name.replace('`', '``')}`" for column in rng.choice(versions).table.visible_columns]
+
+    def one() -> str:
+        name = rng.choice([columns[0], rng.choice(columns)])  # the first one is most often the key
+        return rng.choice([f"{name} is null", f"{name} is not null", f"{name} = {rng.randrange(50)}", "1 = 1", "0 = 1"])
+
+    where = rng.choice([None, one(), f"{one()} or not ({one()})", f"{one()} and {one()}"])
+    some = rng.sample(["insert", "update", "delete"], rng.randrange(1, 4))
+    return Filter(rng.choice([None, ",".join(some)]), where)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_filters_give_the_events_that_a_pull_with_them_sends(world: World, split: World, seed: int) -> None:
+    """Also where the table lacks a column of the condition for a while, so that the pull ends there."""
+    rng = random.Random(seed)
+    for one in (world, split):
+        scope = rng.choice(tables_of(one))
+        filters = conditions(one, scope, rng)
+        reader = Reader(one, scope, replace(EACH, groups=rng.choice([1, 3, 64])), filters=filters)
+        assert reader.rows() == expected(one, scope, filters), (scope.shown, filters)
+
+
+def test_rows_that_a_condition_cannot_judge_are_left_to_the_pull(world: World) -> None:
+    scope = Scope(world.tenant, "shop", "ddl1")
+    filters = Filter(where="c = 7")  # a column that is added later
+    reader = Reader(world, scope, EACH, filters=filters)
+    assert reader.rows() == expected(world, scope, filters)
+    assert reader.blocked
+
+
+def test_rows_of_a_large_transaction_are_filtered_piece_by_piece(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    monkeypatch.setattr(signed_read, "BUDGET", replace(signed_read.BUDGET, rows=40, first_rows=3))
+    scope = Scope(world.tenant, "shop", "big")
+    for filters in (Filter(where="id % 7 = 3"), Filter(where="id < 0"), Filter("delete")):
+        assert Reader(world, scope, EACH, filters=filters).rows() == expected(world, scope, filters), filters
+
+
+@pytest.mark.parametrize(
+    "filters", [Filter(where="id = 3"), Filter(where="id = 900 and s > 0"), Filter(where="id < 0")]
+)
+def test_row_groups_that_a_filter_excludes_are_not_given(split: World, filters: Filter) -> None:
+    scope = Scope(split.tenant, "shop", "busy")
+    some, every = (Reader(split, scope, EACH, filters=one) for one in (filters, Filter(where="s is not null")))
+    assert some.rows() == expected(split, scope, filters)
+    assert every.rows()
+    assert len(some.given) < len(every.given) / 2, (len(some.given), len(every.given))
 
 
 def test_small_answers_and_urls_that_expire_lose_and_repeat_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.model.ts import Window
-from tistream.read.plan import groups_in
-from tistream_api.signed.stretch import Stretch, StretchLimits, slowed, stretch
+from tistream.read.plan import GroupRef, groups_in
+from tistream_api.signed import stretch as stretches
+from tistream_api.signed.stretch import Stretch, StretchLimits, not_excluded, slowed, stretch
 
 END = 60
 OWN, SHARED = 7, 8  # the table's own row groups, and one that also has rows of others
@@ -76,3 +78,44 @@ def test_an_answer_ends_where_it_has_enough() -> None:
     assert (found.high, [one.index for one in found.groups]) == (20, [0, 1])
     assert slowed(StretchLimits(bytes=1_000), 0, 10).bytes == 1_000
     assert slowed(StretchLimits(bytes=1_000), 15, 10).bytes == 150
+
+
+@given(GROUPS, st.integers(1, 4), st.integers(1, 6), st.integers(0, END), st.sets(st.integers(0, 11)))
+def test_what_a_filter_excludes_is_left_out_up_to_where_the_others_were_looked_at(
+    groups: list[RowGroupInfo], most: int, looks: int, low: int, without: set[int]
+) -> None:
+    """The next answer begins where this one ends, so each row group that has rows of its window is decided once."""
+    segment = SegmentRef("s", 100, "", sum(one.rows for one in groups), tuple(groups))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stretches, "LOOKS", looks)
+        while low < END:
+            window, looked = Window(low, END), list[int]()
+
+            def excluded(one: GroupRef, of: Window, window: Window = window, looked: list[int] = looked) -> bool:
+                assert of == window
+                looked.append(one.index)
+                return one.index in without
+
+            found, reached = not_excluded(
+                groups_in([segment], window, None), window, excluded, StretchLimits(groups=most)
+            )
+            assert low == reached.low < reached.high <= END
+            inside = [one for one in groups_in([segment], reached, None) if one.index not in without]
+            assert [one.index for one in inside] == [
+                one.index for one in found if reached.overlaps(one.info.commit_ts_min, one.info.commit_ts_max)
+            ]
+            first = [one for one in groups_in([segment], window, None) if one.info.commit_ts_min <= low + 1]
+            assert len(looked) <= max(looks, len(first))
+            low = reached.high
+
+
+def test_an_answer_without_a_wanted_row_group_ends_where_the_looks_end() -> None:
+    groups = [group_of(10 * at + 1, 10 * at + 9) for at in range(5)]
+    listed = groups_in([SegmentRef("s", 100, "", 50, tuple(groups))], Window(0, END), None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stretches, "LOOKS", 3)
+        found, window = not_excluded(listed, Window(0, END), lambda *_: True, StretchLimits())
+    assert (found, window) == ([], Window(0, 30))
+    assert stretch(found, window, lambda _: True, StretchLimits()) == Stretch(30, direct=True, groups=())
+    found, window = not_excluded(listed, Window(0, END), lambda *_: False, StretchLimits(groups=2))
+    assert ([one.index for one in found], window) == ([0, 1], Window(0, 20))

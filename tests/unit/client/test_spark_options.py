@@ -30,6 +30,8 @@ def test_names_of_options_are_of_any_case_and_times_of_any_form() -> None:
     assert parsed(of(startingTs="earliest"), lambda: NOW).starting is None
     ways = [parsed(of(**given), lambda: NOW).direct for given in ({}, {"direct": "False"}, {"direct": "true"})]
     assert ways == [False, False, True]
+    filtered = parsed(of(direct="true", where="id > 1", operations="insert,delete"), lambda: NOW)
+    assert (filtered.direct, filtered.where, filtered.operations) == (True, "id > 1", ("insert", "delete"))
     assert parsed(of(asOf="now", fromKey='{"id": 1}'), lambda: NOW).keys == ({"id": 1}, None)
 
 
@@ -51,8 +53,6 @@ WRONG = [
     ({"asOf": "now", "operations": "insert"}, "operations is given beside asOf"),
     ({"direct": "yes"}, r'direct is .* true or false; right: \.option\("direct", "true"\)'),
     ({"direct": "TRUE", "asOf": "now"}, r'asOf is given beside direct.* leave \.option\("asOf"'),
-    ({"direct": "true", "where": "id > 1"}, "where is given beside direct"),
-    ({"direct": "true", "operations": "insert"}, "operations is given beside direct"),
     ({"zeroDates": "maybe"}, "zeroDates is .* error, null, text"),
     ({"partitions": "0"}, "partitions is .* from 1 to"),
     ({"pageSize": "many"}, "pageSize is"),

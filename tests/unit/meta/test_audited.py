@@ -138,6 +138,32 @@ def test_a_store_that_is_retired_is_in_the_log_when_it_is_asked_for_and_when_it_
     assert (gone["action"], gone["actor"], gone["became"]) == ("ForgetStore", "the platform", None)
 
 
+SIGNED = {
+    "database": "shop",
+    "table": "orders",
+    "start_ts": "7",
+    "end_ts": "9",
+    "row_groups": 2,
+    "rows": 100,
+    "bytes": 4096,
+    "seconds": 300,
+}
+
+
+def test_what_signed_urls_give_is_in_the_log_of_its_tenant(world: World) -> None:
+    world.tenant("acme")
+    before = world.entries()[-1]["seq"]
+    actor = acting.to_header(acting.Actor("token 00000000000000ff", "192.0.2.7"))
+    world.ask("POST", f"/upcall{ACME}/signed-changes", SIGNED, **{acting.HEADER: actor, cause.HEADER: "why"})
+    [entry] = world.entries(after=before, cluster_id="7", tenant_id="acme")
+    assert (entry["action"], entry["subject"]) == ("SignedChanges", "tenant 7/acme")
+    assert (entry["actor"], entry["address"], entry["cause"]) == ("token 00000000000000ff", "192.0.2.7", "why")
+    assert (entry["was"], entry["became"]) == ({"signed": None}, {"signed": SIGNED})
+    for wrong in ({**SIGNED, "url": "http://bucket/?X-Amz-Signature=1"}, {**SIGNED, "rows": "100"}, {}):
+        assert world.client.post(f"/upcall{ACME}/signed-changes", json=wrong).status_code == 400
+    assert len(world.entries(after=before)) == 1
+
+
 def test_the_first_token_is_in_the_log_and_the_file_s_text_is_not(tmp_path: Path) -> None:
     secret = "F" * 43
     path = tmp_path / "first.token"

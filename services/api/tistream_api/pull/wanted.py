@@ -12,9 +12,10 @@ from tistream.filters.event_choice import EventChoice
 from tistream.model.ts import Window
 from tistream.read.cursor import Place, Position, Scope
 from tistream.read.events import Events
+from tistream.read.filtered.chosen_events import chosen
 from tistream.read.scan import Budget, Scan
 from tistream.read.source_contract import Alive, Batch, ScanSource, always
-from tistream_api.pull.filtered import NeededBy, Outside, chosen, scope_of
+from tistream_api.pull.filtered import NeededBy, Outside, scope_of
 from tistream_api.request.params import ALL, DDL
 
 

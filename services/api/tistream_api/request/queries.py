@@ -94,7 +94,9 @@ class AnyPullQuery(QueryModel):
     one_table: ClassVar[bool] = False
 
     start_ts: OptionalTsOrText = Field(
-        default=None, description="exclusive; either this or cursor. May lie ahead of resolved_ts, up to the present"
+        default=None,
+        description="exclusive; either this or cursor. May lie ahead of resolved_ts, up to the present: the answer "
+        "then ends with `resolved` at start_ts itself",
     )
     cursor: OptionalText = Field(default=None, description="where an answer ended; either this or start_ts")
     end_ts: OptionalTsOrText = Field(

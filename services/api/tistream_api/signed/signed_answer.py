@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tistream.errors import Gone, InvalidRequest
+from tistream.filters.event_choice import EventChoice
 from tistream.format.parquet_footer import footer_of_groups
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import Window
@@ -26,7 +27,8 @@ from tistream.read.signed.shown_shapes import shown
 from tistream.read.source import TenantSource
 from tistream.storage.object_store import ObjectStore, RangeSigner
 from tistream.wire.signed import SignedChanges, SignedGroup, SignedObject
-from tistream_api.signed.stretch import SPAN_ROWS, Stretch, StretchLimits, stretch
+from tistream_api.pull.filtered import Outside
+from tistream_api.signed.stretch import SPAN_ROWS, Stretch, StretchLimits, not_excluded, stretch
 
 
 class NothingSigned(InvalidRequest):
@@ -67,10 +69,16 @@ class SignedAnswers:
     _footers: FooterCache = field(default_factory=FooterCache)
 
     def answer(
-        self, source: TenantSource, scope: Scope, window: Window, resolved_ts: int, limits: StretchLimits
+        self,
+        source: TenantSource,
+        scope: Scope,
+        window: Window,
+        resolved_ts: int,
+        limits: StretchLimits,
+        choice: EventChoice | None = None,
     ) -> SignedChanges:
         """The answer for a range of commit_ts at the beginning of the window. `scope` names a table; `resolved_ts` is
-        the tenant's.
+        the tenant's. `choice`: the events that the reader wants, which filters them itself; None: all.
 
         Raises:
             NothingSigned: this server signs no URLs.
@@ -78,7 +86,7 @@ class SignedAnswers:
             Gone, CorruptObject, Unavailable.
         """
         sign = self.signing.signer()
-        chosen = next_stretch(source, scope, window, resolved_ts, limits)
+        chosen = next_stretch(source, scope, window, resolved_ts, limits, choice)
         ids = sorted({group.info.table_id_min for group in chosen.groups})
         tables, intervals, versions = shown(source.shapes(scope, ids, Window(window.low, chosen.high)))
         return SignedChanges(
@@ -113,16 +121,24 @@ class SignedAnswers:
 
 
 def next_stretch(
-    source: TenantSource, scope: Scope, window: Window, resolved_ts: int, limits: StretchLimits
+    source: TenantSource,
+    scope: Scope,
+    window: Window,
+    resolved_ts: int,
+    limits: StretchLimits,
+    choice: EventChoice | None = None,
 ) -> Stretch:
     """Choose the stretch at the beginning of the window: a range of commit_ts whose changes of a table a reader takes
-    in one way, from the object store or by a pull. `scope` names the table. `resolved_ts` is the tenant's. Raises
-    Gone."""
+    in one way, from the object store or by a pull. `scope` names the table. `resolved_ts` is the tenant's. With
+    `choice`, row groups are left out whose statistics exclude its events, as in a pull. Raises Gone; with `choice` also
+    the errors of reads of footers."""
     if window.low == window.high:
         return Stretch(window.high, direct=True, groups=())
     window = Window(window.low, source.horizon(window, SPAN_ROWS))
     ids = source.physical_ids(scope, window)
     groups = groups_in(source.segments(window), window, ids)
+    if choice is not None:
+        groups, window = not_excluded(groups, window, Outside(choice, scope, source), limits)
     known: dict[GroupRef, bool] = {}
 
     def may_give(group: GroupRef) -> bool:

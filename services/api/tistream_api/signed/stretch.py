@@ -9,6 +9,7 @@ from tistream.model.ts import Window
 from tistream.read.plan import GroupRef
 
 SPAN_ROWS = 1 << 24  # row groups are looked up ahead for about this many rows
+LOOKS = 256  # the most row groups of which one answer reads the statistics, each from a footer in the object store
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,22 @@ class Stretch:
     high: int
     direct: bool
     groups: tuple[GroupRef, ...]
+
+
+def not_excluded(
+    groups: Sequence[GroupRef], window: Window, excluded: Callable[[GroupRef, Window], bool], limits: StretchLimits
+) -> tuple[list[GroupRef], Window]:
+    """Leave out the row groups of which a reader with a filter needs nothing. `groups`: as of `stretch`. `excluded`
+    (filtered.Outside) reads the statistics of a row group. So it is called for LOOKS row groups, or until an answer has
+    enough of the others. Returns these, and the beginning of the window up to which all row groups were looked at."""
+    found: list[GroupRef] = []
+    for number, one in enumerate(groups):
+        begins = one.info.commit_ts_min
+        if begins - 1 > window.low and (number >= LOOKS or len(found) >= limits.groups):
+            return found, Window(window.low, begins - 1)
+        if not excluded(one, window):
+            found.append(one)
+    return found, window
 
 
 def stretch(

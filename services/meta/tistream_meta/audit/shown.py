@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tistream.model.ids import TenantKey
+from tistream.wire.audit import SignedRead
 from tistream.wire.bulk.restores import NewRestore
 from tistream.wire.tokens import ANY, TokenInfo
 from tistream_meta.decide.feed_policy import Feed
@@ -18,6 +19,7 @@ Values = Mapping[str, Any]
 
 READ: Values = {"retired": False}  # a store that is read
 RETIRED: Values = {"retired": True}
+NOT_SIGNED: Values = {"signed": None}  # a tenant, before an answer of SignedChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,11 @@ def of_restore(wanted: NewRestore) -> Values:
     """The values of a restore that the audit log records, without the location of its target."""
     names = [f"{one.database}.{one.table}" for one in wanted.tables]
     return {"ts": wanted.ts, "target": wanted.target.kind, "if_exists": wanted.if_exists, "tables": names}
+
+
+def of_signed(read: SignedRead) -> Values:
+    """The values of a tenant that the audit log records for an answer of SignedChanges."""
+    return {"signed": read.model_dump()}
 
 
 def of_changefeed(feed: Feed) -> Values:

@@ -1,5 +1,5 @@
-"""Reads and writes the rows of the audit log. Each row is written in the transaction of its change, so one never exists
-without the other."""
+"""Reads and writes the rows of the audit log. The row of a change is written in the change's transaction, so one never
+exists without the other. Reads by signed URLs have rows, too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
 
 from tistream.model.ids import TenantKey
-from tistream.wire.audit import AuditEntry, AuditPage
+from tistream.wire.audit import AuditEntry, AuditPage, SignedRead
 from tistream_meta.audit import audited_action, shown
 from tistream_meta.audit.shown import Subject, Values
 from tistream_meta.database import counter_rows, tables
@@ -92,6 +92,15 @@ class AuditLog:
             return AuditPage(entries=found[::-1] if after is None else found, newest_seq=newest)
 
         return self._transactions.run(body)
+
+    def record_signed(self, key: TenantKey, read: SignedRead) -> None:
+        """Record, as the owner, that a caller gets URLs of row groups of a tenant. The entry is committed before the
+        caller gets them. It may be there twice, because the API server repeats a call whose answer was lost."""
+
+        def body(connection: Connection) -> None:
+            note(connection, self._now_ms, shown.tenant(key), shown.NOT_SIGNED, shown.of_signed(read))
+
+        self._write(body)
 
     def forget(self, keep_ms: int) -> int:
         """Delete the entries older than `keep_ms`, as the owner. Returns the number of deleted entries."""

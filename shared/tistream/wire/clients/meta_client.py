@@ -12,6 +12,7 @@ from httpx import Response
 from tistream.concurrency import new_lock
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
+from tistream.wire.audit import SignedRead
 from tistream.wire.bulk.backfills import BackfillRow, BackfillRows, EndBackfill
 from tistream.wire.bulk.changefeeds import FeedAssignments, WorkerBeat
 from tistream.wire.bulk.restores import (
@@ -65,6 +66,7 @@ T = TypeVar("T")
 # If a meta server hangs, the next one is tried well before a node that sends heartbeats counts as lost (10 s).
 BEAT_DEADLINE_S = 3.0
 USAGE_DEADLINE_S = 4.0  # the last report is sent while the process is ending
+SIGNED_DEADLINE_S = 3.0  # a reader waits, and pulls if no meta server answers
 
 
 class StaleRoutes(Unavailable):
@@ -166,6 +168,13 @@ class MetaClient:
         return self._of_any(
             lambda url: self._http.send("POST", url + path, report, Accepted, deadline_s=USAGE_DEADLINE_S)
         )
+
+    def record_signed(self, tenant: TenantKey, read: SignedRead) -> Accepted:
+        """Record an answer of SignedChanges in the audit log, with the actor of the request. Raises UnknownName if the
+        meta server's version does not record them."""
+        path = f"/upcall/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/signed-changes"
+        send = partial(self._http.send, "POST", deadline_s=SIGNED_DEADLINE_S)
+        return self._of_any(lambda url: send(url + path, read, Accepted))
 
     def announcements(self, after: int, wait_ms: int = 0) -> Announcements:
         """Get the announced files with a sequence number above `after`. If no file was announced, wait up to

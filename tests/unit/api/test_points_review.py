@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import polars as pl
+import pyarrow as pa
 import pytest
 
-from support.points_world import PointWorld, over
-from support.review_world import change, review_world
+from support.points_world import PointWorld, over, written
+from support.review_world import change, pulled, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import column, database, drop, table, table_info
 from tistream.errors import Gone, InvalidRequest, Undecodable, UnknownName
+from tistream.format.run import SCHEMA as RUN_SCHEMA
 from tistream.model.span import WHOLE
+from tistream.model.ts import Window
+from tistream.pool.rows import read_rows
 from tistream.pool.versions.plan import IndexShard
 from tistream.schema.records import Record
 from tistream_api.points.named_table import NotComplete, check_complete
@@ -232,6 +239,67 @@ def test_a_range_goes_with_keys_that_are_stored_as_they_are() -> None:
     with pytest.raises(InvalidRequest) as caught:
         one.page("d", "t", 60, columns=("a", "none"))
     assert caught.value.extra == {"parameter": "columns"}
+
+
+def as_indexed(one: PointWorld, indexed_ts: int) -> PointWorld:
+    """The pool with a run of the changes up to `indexed_ts`, beside the segments that have them too."""
+    (shard,) = one.reads.shards()
+    some = pa.concat_tables([read_rows(one.world.objects, each, Window(0, indexed_ts)) for each in shard.segments])
+    frame = pl.from_arrow(some.select(RUN_SCHEMA.names))
+    assert isinstance(frame, pl.DataFrame)
+    ordered = frame.sort("key", "commit_ts", "start_ts", descending=[False, True, True])
+    runs = tuple(written(one.world, ordered, 10, indexed_ts, random.Random(1)))
+    return over(one.world, [replace(shard, runs=runs, indexed_ts=indexed_ts, base_ts=10, begins_ts=10)])
+
+
+def check_histories(one: PointWorld, keys: Sequence[Line], low: int) -> None:
+    """The histories of these rows of d.t are the events of a pull that have their keys."""
+    pull = [event for event in pulled(one.world, "d", "t", start=low) if event["type"] == "row"]
+    assert pull
+    for key in keys:
+        wanted = [event for event in pull if event["key"] == key][::-1]
+        got = one.history("d", "t", key, low, 100)
+        names = ("commit_ts", "start_ts", "op", "row", "old_row")
+        assert [[each[name] for name in names] for each in got] == [[each[name] for name in names] for each in wanted]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_the_history_of_a_row_from_before_the_pool_has_its_old_row_and_its_delete(indexed: bool) -> None:
+    one = points(
+        [*BASE, table(10, 1, shape(100, "t", ["a"]))],
+        [change(60, 100, 1, v(6), v(5)), change(70, 100, 2, None, v(5)), change(70, 100, 4, v(1)),
+         change(71, 100, 1, v(7), v(6)), change(72, 100, 3, v(4)), change(73, 100, 3, None, v(4))],
+        logged_ts=10,
+    )  # fmt: skip
+    one = as_indexed(one, 71) if indexed else one
+    for low in (10, 60, 70, 72):
+        check_histories(one, [{"id": number} for number in range(1, 6)], low)
+    assert net_of(one.history("d", "t", {"id": 2}, 10, 100)) == [("delete", {"id": 2, "a": 5}, None)]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_history_by_another_key_than_the_stored_one_has_rows_from_before_the_pool(indexed: bool) -> None:
+    key = column(1, "id", flag=NOT_NULL | PRIMARY)
+    primary = {"id": 1, "idx_name": {"O": "p", "L": "p"}, "idx_cols": [{"name": {"O": "id"}, "offset": 0}],
+               "is_primary": True, "is_unique": True, "state": 5}  # fmt: skip
+    info = table_info(100, "t", [key, column(2, "a")], index_info=[primary])
+
+    def row(number: int, a: int) -> bytes:
+        return row_v2({1: compact(number), 2: compact(a)})
+
+    one = points(
+        [*BASE, table(10, 1, info)],
+        [change(60, 100, 1, row(11, 5), row(1, 5)), change(70, 100, 2, None, row(2, 5)), change(71, 100, 3, row(3, 5)),
+         change(72, 100, 1, row(12, 5), row(11, 5)), change(73, 100, 4, row(2, 8), row(4, 8))],
+        logged_ts=10,
+    )  # fmt: skip
+    one = as_indexed(one, 71) if indexed else one
+    for low in (10, 60, 71):
+        check_histories(one, [{"id": number} for number in (1, 2, 3, 4, 11, 12, 13)], low)
+
+
+def net_of(versions: list[Line]) -> list[tuple[str, Any, Any]]:
+    return [(one["op"], one["old_row"], one["row"]) for one in versions]
 
 
 FAR = (1 << 63) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,15 @@ from tistream.arrays import Int64s
 from tistream.decode.handle_bytes import ROWID, NotAKey, handle_columns, handles_of, key_text
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.format.segment import SCHEMA
+from tistream.model.base_cover import Hole
+from tistream.model.span import KeySpan
 from tistream.model.ts import Window
+from tistream.pool.versions.logged import logged_changes
 from tistream.pool.versions.lookup import PLACES
 from tistream.pool.versions.merge import first_of_each, key_array
-from tistream.pool.versions.plan import record_prefix, records_of
+from tistream.pool.versions.plan import TableRange, record_prefix, records_of
 from tistream.pool.versions.pool_reads import PoolReads
+from tistream.read.completeness import complete_from
 from tistream.read.cursor import Scope
 from tistream.read.events import Events, Rows
 from tistream.read.plan import OP_DELETE
@@ -53,9 +58,12 @@ class RowHistory:
         exact, scanned, text = self._raw_keys(shapes)
         lowest = self.window.low
         versions: list[dict[str, Any]] = []
-        for rows, reached in self._rows(exact, scanned):
+        logged = [one for one in scanned if not self._known(one) and self._all_logged(one)]
+        for rows, reached in self._rows(exact, [one for one in scanned if one not in logged]):
             versions += self._events(rows, shapes, text)
             lowest = max(lowest, reached)
+        for one in logged:
+            versions += self.reads.repeated(partial(self._logged, one, shapes, text))
         versions = [one for one in versions if int(one["commit_ts"]) > lowest]
         versions.sort(key=lambda one: (-int(one["commit_ts"]), one["op"] == "delete"))
         if len(versions) > self.limit:
@@ -122,12 +130,48 @@ class RowHistory:
         or the newest version below the window."""
         keys = key_array(found)
         last = np.append(first_of_each(keys)[1:], True)
-        below = self.reads.newest(found.filter(pa.array(last)).select(PLACES.names), self.window.low)
-        values = pa.concat_arrays([key_or_value(found, "value"), key_or_value(below, "value")])
+        values = pa.concat_arrays([key_or_value(found, "value"), self._below(found.filter(pa.array(last)))])
         at = np.arange(1, len(found) + 1)
         at[last] = len(found) + np.arange(int(last.sum()))
         columns = {name: found.column(name) for name in found.column_names} | {"old_value": values.take(pa.array(at))}
         return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+    def _below(self, oldest: pa.Table) -> pa.Array:
+        """The values before the versions `oldest`, which are the oldest ones of their keys in the window. That of a
+        single key without a version below may be a row from before the pool; the segment of its change has it."""
+        below = self.reads.newest(oldest.select(PLACES.names), self.window.low)
+        if len(oldest) == 1 and below.column("op").null_count:
+            table_id, key, commit_ts, start_ts = (
+                oldest.column(name)[0].as_py() for name in ("table_id", "key", "commit_ts", "start_ts")
+            )
+            if not self._known(table_id):
+                wanted = TableRange(table_id, KeySpan(key, key + b"\0"))
+                changes = self.reads.repeated(partial(self._changes, Window(commit_ts - 1, commit_ts), wanted))
+                same = changes.filter(pc.equal(changes.column("start_ts"), start_ts))
+                if len(same):
+                    return key_or_value(same.slice(0, 1), "old_value")
+        return key_or_value(below, "value")
+
+    def _known(self, physical_id: int) -> bool:
+        """Whether the pool has the rows that the physical id had at the beginning of the window."""
+        found = complete_from(self.source, self.reads.shards(), [physical_id])
+        return not isinstance(found, Hole) and found <= self.window.low
+
+    def _all_logged(self, physical_id: int) -> bool:
+        """Whether segments have every change of the physical id in the window."""
+        span, low = records_of(physical_id).span, self.window.low
+        over = [one.logged_ts for one in self.reads.shards() if one.span.overlaps(span)]
+        return all(logged_ts is not None and logged_ts <= low for logged_ts in over)
+
+    def _changes(self, window: Window, wanted: TableRange) -> pa.Table:
+        found = logged_changes(self.reads.shards(), self.reads.reader, window, wanted)
+        return pa.concat_tables([SCHEMA.empty_table(), *found])
+
+    def _logged(self, physical_id: int, shapes: Shapes, text: str | None) -> list[dict[str, Any]]:
+        """The events of the row by the changes in segments, which have the rows from before the pool as old values."""
+        shards, reader = self.reads.shards(), self.reads.reader
+        changes = logged_changes(shards, reader, self.window, records_of(physical_id))
+        return [event for rows in changes for event in self._events(rows, shapes, text)]
 
     def _events(self, rows: pa.Table, shapes: Shapes, text: str | None) -> Iterator[dict[str, Any]]:
         found = render(rows, shapes)

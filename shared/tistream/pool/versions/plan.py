@@ -121,6 +121,12 @@ def groups_logged(shard: IndexShard, window: Window, table_id: int) -> list[Grou
     return found if sum(part.rows for part in found) <= LOGGED_ROWS and _bytes(found) <= LOGGED_BYTES else None
 
 
+def groups_with_changes(shard: IndexShard, window: Window, table_id: int) -> list[GroupInWindow]:
+    """The row groups of the shard's segments that may have changes of a table in the window, also those that runs have,
+    newest first."""
+    return _groups(shard, window, [table_id])
+
+
 def _groups(shard: IndexShard, window: Window, table_ids: Sequence[int]) -> list[GroupInWindow]:
     found = [
         GroupInWindow(segment, index, window)

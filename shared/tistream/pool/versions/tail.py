@@ -18,6 +18,7 @@ from tistream.decode.kernels.arrow_buffers import one_array
 from tistream.format.run import SCHEMA
 from tistream.format.segment import SCHEMA as SEGMENT_SCHEMA
 from tistream.model.span import KeySpan
+from tistream.model.ts import Window
 from tistream.pool.versions import merge
 from tistream.pool.versions.merge import Ints
 from tistream.pool.versions.plan import GroupInWindow
@@ -89,15 +90,21 @@ def stamps_of(reader: Reader, parts: Sequence[GroupInWindow], span: KeySpan) -> 
     coming = reader.open_segments([(part.segment, part.index) for part in parts])
     for number, (part, opened) in enumerate(zip(parts, coming, strict=True)):
         table = opened.read(merge.STAMPS)
-        commit_ts = merge.ints(table, "commit_ts")
-        inside = (commit_ts > part.window.low) & (commit_ts <= part.window.high)
-        keys = merge.key_array(table)
-        inside &= pc.greater_equal(keys, pa.scalar(span.start, pa.binary())).to_numpy(zero_copy_only=False)
-        if span.end:
-            inside &= pc.less(keys, pa.scalar(span.end, pa.binary())).to_numpy(zero_copy_only=False)
-        rows = np.flatnonzero(inside)
+        rows = rows_inside(table, part.window, span)
         if len(rows):
             yield Stamps(parts, table.take(pa.array(rows)), np.full(len(rows), number), rows)
+
+
+def rows_inside(table: pa.Table, window: Window, span: KeySpan) -> Ints:
+    """The indexes of the rows of `table`, which has the columns `key` and `commit_ts`, that are in the window and the
+    span."""
+    commit_ts = merge.ints(table, "commit_ts")
+    inside = (commit_ts > window.low) & (commit_ts <= window.high)
+    keys = merge.key_array(table)
+    inside &= pc.greater_equal(keys, pa.scalar(span.start, pa.binary())).to_numpy(zero_copy_only=False)
+    if span.end:
+        inside &= pc.less(keys, pa.scalar(span.end, pa.binary())).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(inside)
 
 
 def sorted_stamps(

@@ -22,7 +22,7 @@ from tistream.wire.bulk.changefeeds import (
 )
 from tistream.wire.bulk.feed_changes import ChangedFeed
 from tistream.wire.limits import Limits
-from tistream_meta.feeds import feed_shards
+from tistream_meta.feeds import feed_changes, feed_shards
 from tistream_meta.feeds.feed_book import FeedBook
 from tistream_meta.feeds.feed_rows import Shown
 from tistream_meta.routes.feed_routes import info_of
@@ -266,10 +266,21 @@ def test_all_shards_retry_a_stopped_table_under_another_revision_once_the_feed_i
     held = [*beat(book, "w1"), *beat(book, "w2")]
     beat(book, "w1", with_stopped(held[0], ("a", 150, "large")), with_stopped(held[1], ("b", 1, "left"), left=True))
     assert book.resume(ACME, "a")[0].revision == 0, "it runs"
-    book.pause(ACME, "a")
+    assert [book.pause(ACME, "a")[0].revision for _ in range(3)] == [1, 1, 1]
+    assert [one.what for one in book.events(ACME, "a")].count("paused") == 1
     assert [book.resume(ACME, "a")[0].revision for _ in range(2)] == [1, 1]
     assert [one.what for one in book.events(ACME, "a")][:2] == ["resumed", "paused"]
     held = [*beat(book, "w1"), *beat(book, "w2")]
     beat(book, "w1", with_stopped(held[0]))
     book.pause(ACME, "a")
     assert book.resume(ACME, "a")[0].revision == 1, "a table that is left waits for a change"
+
+
+# Attack: a feed whose tables have stopped is paused again and again, and the reports that say so are still there
+def test_a_paused_feed_is_not_changed_by_another_pause(book: FeedBook) -> None:
+    held = [*beat(book, "w1"), *beat(book, "w2")]
+    beat(book, "w1", with_stopped(held[0], ("a", 150, "large")))
+    feed, shard = book.one(ACME, "a")
+    once = feed_changes.paused(feed, shard)
+    assert (once.state, once.revision) == ("paused", 1)
+    assert feed_changes.paused(once, shard) == once

@@ -24,10 +24,12 @@ _NAMED: dict[str, What] = {"running": "running", "retrying": "retrying", "failed
 
 def paused(feed: Feed, shard: HeldShard) -> Feed:
     """The feed after a user has paused it. `shard` combines the feed's shards. If tables have stopped in a feed with
-    several shards, it gets another revision, under which all shards retry them once it is resumed. Raises
-    AlreadyDiffers if the feed has finished."""
+    several shards, it gets another revision, under which all shards retry them once it is resumed. A paused feed stays
+    as it is. Raises AlreadyDiffers if the feed has finished."""
     if feed.state == "finished":
         raise AlreadyDiffers(f"changefeed {feed.feed_id} has reached its end_ts: there is nothing to pause")
+    if feed.state == "paused":
+        return feed
     return replace(feed, state="paused", error=None, revision=_retrying(feed, shard))
 
 

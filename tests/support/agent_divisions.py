@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from support.agent_model import KEYS
 from support.agent_world import TENANT, AgentWorld, Process
-from tistream.errors import InvalidRequest
+from support.listed_territories import replaced
+from tistream.errors import AlreadyDiffers, InvalidRequest
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_agent.connecting.division import (
     BeginChild,
@@ -183,18 +184,16 @@ class DivisionWorld(AgentWorld):
 
     def _replace(self, gone: tuple[int, ...], heirs: tuple[Child, ...]) -> None:
         """What the platform does in one step, or not at all."""
-        left = {number: span for number, span in self.territories.items() if number not in gone}
-        for child in heirs:
-            overlapping = [number for number, span in left.items() if span.overlaps(child.span)]
-            if overlapping and overlapping != [child.store_id]:
-                raise InvalidRequest("this division is complete")
+        try:
+            after = replaced(TENANT, self.territories, gone, heirs)
+        except AlreadyDiffers as error:
+            raise InvalidRequest("this division is complete") from error
         for number in gone:
             if self.territories.pop(number, None) is not None:
                 self.removed_ms[number] = self.cluster.now_ms + self.rng.choice(PAUSES_MS)
-        for child in heirs:
-            if child.store_id not in left:
-                self.territories[child.store_id] = child.span
-                self.start(child.store_id)
+        for number in sorted(after.keys() - self.territories.keys()):
+            self.territories[number] = after[number]
+            self.start(number)
 
     def run(self, ms: int, step_ms: int = 20, faults: bool = True, work: bool = True) -> None:
         until = self.cluster.now_ms + ms

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -209,6 +210,7 @@ def disconnect(
     The tenant and its rows stay. An agent that serves the territory ends. `tistream connect` continues where the chain
     ended, while the cluster still has the history.
     """
+    from tistream_agent.connecting.disconnecting import disconnect as end_territories
     from tistream_agent.connecting.platform import PlatformApi, check_same
 
     with _one_line():
@@ -219,12 +221,8 @@ def disconnect(
         def connector(number: int) -> Connector:
             return _connector(pd, objects, cluster, tenant, "", number, keyspace, kind, (ca, cert, key), call_timeout)
 
-        for number in [territory] if territory is not None else sorted(found) or [1]:
-            if url:
-                api.remove_territory(of, number)
-            connector(number).disconnect()
-        for number in connector(1).left_by_divisions(found) if url and territory is None else []:
-            connector(number).disconnect()
+        remove = partial(api.remove_territory, of) if url else None
+        end_territories(connector, territory, found, remove)
 
 
 @agent_app.command("list")

@@ -377,7 +377,7 @@ def nothing_is_held_back_for_new_territories(original: Function) -> Function:
 )
 def holds_of_a_division_that_died_stay(original: Function) -> Function:
     """What a division has reserved and held before it died is held on after its repeat."""
-    return lambda self, parents, children: None
+    return lambda self, parents: None
 
 
 @mutant(
@@ -414,6 +414,74 @@ def holds_of_what_a_last_file_names_end_in_minutes(original: Function) -> Functi
 def holds_of_what_was_handed_over_last_for_a_day(original: Function) -> Function:
     """A division that dies while it waits for the agents of the old territories leaves their holds."""
     return lambda self, number, end: None
+
+
+@mutant(
+    "tistream_meta:check_replacement",
+    invariants=(52,),
+    catchers=(
+        "test_territories_are_replaced_as_a_whole_or_not_at_all",
+        "test_a_division_does_not_bring_back_a_tenant_that_was_disconnected_meanwhile",
+        "test_a_division_that_is_finished_beside_a_disconnect_brings_no_territory_back",
+    ),
+)
+def disconnected_territories_come_back(original: Function) -> Function:
+    """A division that is finished brings back what was disconnected after its last look at the platform."""
+    return lambda there, gone, wanted: original(there, {one.store_id for one in there} & {*gone}, wanted)
+
+
+@mutant(
+    "tistream_agent:given_up",
+    invariants=(52,),
+    catchers=(
+        "test_the_territory_whose_partner_was_disconnected_is_divided_anew",
+        "test_the_agent_of_the_other_territory_reads_its_keys_on",
+        "test_the_territory_that_was_to_be_merged_with_a_disconnected_one_is_read_on",
+    ),
+)
+def merge_with_a_disconnected_territory_is_waited_for(original: Function) -> Function:
+    """Of two territories with last files one is disconnected, and the keys of the other are read by no agent."""
+
+    def broken(parents: Any, listed: Any) -> Any:
+        def waits(its: Any) -> bool:
+            return any(end.children == its and one not in listed for one, end in parents.items())
+
+        return [number for number in original(parents, listed) if not waits(parents[number].children)]
+
+    return broken
+
+
+@mutant(
+    "tistream_agent:Divider._still_open",
+    invariants=(52,),
+    catchers=("test_a_new_territory_that_was_disconnected_while_it_was_held_is_not_handed_over",),
+)
+def heirs_are_those_that_were_there_before_their_holds(original: Function) -> Function:
+    """A new territory that was disconnected before its hold is set again is handed over, and held for a day."""
+    return lambda self, children, heirs: heirs
+
+
+@mutant(
+    "tistream_agent:Divider._hold_what_is_there",
+    invariants=(52,),
+    catchers=(
+        "test_a_merge_that_is_refused_holds_what_is_left_for_a_day",
+        "test_a_division_does_not_bring_back_a_tenant_that_was_disconnected_meanwhile",
+    ),
+)
+def refused_division_leaves_its_holds(original: Function) -> Function:
+    """What a refused division has held again lasts for a day, and the territories that are left for minutes."""
+    return lambda self, parents, fresh: None
+
+
+@mutant(
+    "tistream_agent:Divider._end_for_good",
+    invariants=(52,),
+    catchers=("test_the_agent_of_the_other_territory_reads_its_keys_on",),
+)
+def new_territory_that_never_will_be_is_waited_for(original: Function) -> Function:
+    """`connect --assign` waits for ever for a new territory of a merge whose partner was disconnected."""
+    return lambda self, children: None
 
 
 @mutant(

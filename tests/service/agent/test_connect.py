@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from support import golden
 from support.certificates import Authority
 from support.emulated import EmulatedTikv
+from support.listed_territories import replaced
 from support.turns import Died
 from support.waiting import PATIENCE_S
 from tistream.errors import InvalidRequest, TiStreamError, Unavailable
@@ -27,7 +28,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream.wire.bulk.territories import TERRITORIES_MAX
 from tistream_agent.command import register
-from tistream_agent.connecting import connect, divider, division
+from tistream_agent.connecting import assigning, connect, divider, division
 from tistream_agent.connecting.assigning import assign
 from tistream_agent.connecting.checks import CannotConnect, Check
 from tistream_agent.connecting.connect import Connection, Connector
@@ -262,9 +263,7 @@ class Listed:
     def replace(self, gone: Collection[int], children: Sequence[Child]) -> None:
         if self.refuses:
             raise Unavailable("no answer from the API")
-        for number in gone:
-            self.there.pop(number, None)
-        self.there.update({child.store_id: child.span for child in children})
+        self.there = replaced(TENANT, self.there, gone, children)
 
 
 def connected(tikv: EmulatedTikv, objects: ObjectStore | None = None) -> tuple[World, int, Listed]:
@@ -347,20 +346,27 @@ class Busy(MemoryObjectStore):
         super().put_new(key, body)
 
 
-# Attack: a division dies when the platform has one of its two territories, which is divided again before it is repeated
-def test_a_division_is_finished_after_one_of_its_territories_was_divided(
+# Attack: of the two territories of a division one is divided again, the other is removed, and the command is repeated
+def test_a_division_is_finished_after_one_of_its_territories_was_divided_and_brings_none_back(
     serve: Callable[[EmulatedTikv], EmulatedTikv],
 ) -> None:
     tikv = serve(EmulatedTikv())
     world, ts, listed = connected(tikv)
     divider = world.divider(listed)
-    _, high = divider.divide([1], 2)
-    del listed.there[high.store_id]
+    low, high = divider.divide([1], 2)
     divider.divide([2], 2)
-    divider.divide([1], 2)
+    assert divider.divide([1], 2) == (low, high)
     assert sorted(listed.there) == [3, 4, 5]
     assert_tiled(WHOLE, sorted(listed.there.values(), key=lambda span: span.start))
-    assert tikv.holds == {f"tistream-7-connected-{number}": ts - 1 for number in (3, 4, 5)}
+    assert _held(tikv) == dict.fromkeys([3, 4, 5], ts - 1)
+    del listed.there[high.store_id]
+    with pytest.raises(InvalidRequest, match="neither 1 nor 3, so some were disconnected: run `tistream disconnect"):
+        divider.divide([1], 2)
+    assert sorted(listed.there) == [4, 5]
+    assert _lasting(tikv) == {4, 5}
+    World(tikv, territory=3, objects=world.objects).connector.disconnect()
+    assert divider.divide([1], 2) == (low, high)
+    assert sorted(listed.there) == [4, 5]
 
 
 class Refusing(MemoryObjectStore):
@@ -634,6 +640,21 @@ def test_a_new_territory_takes_the_keys_of_one_with_a_damaged_chain_before_its_h
         assert listed.there[99] == lost
         assert set(listed.there) == {99, *others} == set(_held(tikv))
     assert seen[0] == {1, 99, *others}
+
+
+# Attack: a territory with a damaged chain is replaced by more than one call may name, and is there for the first only
+def test_many_new_territories_take_the_keys_of_one_with_a_damaged_chain(
+    serve: Callable[[EmulatedTikv], EmulatedTikv], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assigning, "REPLACED_BY_MAX", 2)
+    world, ts, listed = connected(serve(EmulatedTikv()))
+    world.objects.put(layout.change_file(TENANT, 1, ts + 2), b"damaged")
+    other = World(world.tikv, regions_max=1, territory=99, objects=world.objects)
+    for _ in range(2):
+        assign(other.connector, listed, [1], lambda _: None)
+        assert len(listed.there) > 2
+        assert min(listed.there) == 99
+        assert_tiled(WHOLE, sorted(listed.there.values(), key=lambda span: span.start))
 
 
 # Attack: a tenant with as many territories as it may have is divided further

@@ -18,7 +18,7 @@ from support.virtual_waits import VirtualWaits
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock
 from tistream.concurrency import installed
-from tistream.errors import InvalidRequest
+from tistream.errors import AlreadyDiffers, InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.tenant_kind import TenantKind
@@ -28,6 +28,7 @@ from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_agent.connecting.checks import Check
 from tistream_agent.connecting.connect import Connection, Connector
+from tistream_agent.connecting.disconnecting import disconnect
 from tistream_agent.connecting.divider import Assignments, Divider
 from tistream_agent.connecting.finishing import finish_division
 from tistream_agent.connecting.platform import PlatformApi, TenantTerritories
@@ -118,6 +119,11 @@ class World:
             return TerritoryRun(
                 *(order, settings, self.objects, clock, metrics, lambda: "f0", lambda _: None), finish=finisher.finish
             )
+
+    def disconnect(self, number: int) -> None:
+        """What `tistream disconnect` does for a territory; 0: for all."""
+        found, api = self.assigned.spans(), PlatformApi(self.meta.url, {})
+        disconnect(self.connector, number or None, found, lambda one: api.remove_territory(TENANT, one))
 
     def held(self, after_s: int = 0) -> set[int]:
         """The territories whose holds on garbage collection last longer than that."""
@@ -213,31 +219,81 @@ def test_what_waits_for_its_division_is_held_for_a_day_after_each_attempt(world:
 
 
 class Disconnecting:
-    """The territory is disconnected right after the platform has said that it is there."""
+    """The platform's territories. The `wanted` one is disconnected right after the platform has told for the `at`-th
+    time which it has, or, if that is None, right before it replaces any; 0: all of the tenant."""
 
-    def __init__(self, world: World) -> None:
-        self._world, self._left = world, 1
+    def __init__(self, world: World, wanted: int, at: int | None) -> None:
+        self._world, self._wanted, self._at, self._told = world, wanted, at, 0
 
     def spans(self) -> Mapping[int, KeySpan]:
         found = self._world.assigned.spans()
-        if self._left:
-            self._left = 0
-            self._world.assigned.replace([1], [])
-            self._world.connector().disconnect()
+        self._told += 1
+        if self._told == self._at:
+            self._world.disconnect(self._wanted)
         return found
 
     def replace(self, gone: Collection[int], children: Sequence[Child]) -> None:
-        raise AssertionError("nothing is left to finish")
+        if self._at is None:
+            self._world.disconnect(self._wanted)
+        self._world.assigned.replace(gone, children)
 
 
 # Attack: `tistream disconnect` comes between the look at the platform and the renewal of the hold
 def test_a_territory_that_is_disconnected_while_its_hold_is_renewed_holds_nothing(world: World) -> None:
     world.killed([1], 2, 1)
-    assigned, children = Disconnecting(world), end_of_chain(world.objects, TENANT, 1, None).children
+    assigned, children = Disconnecting(world, 1, at=1), end_of_chain(world.objects, TENANT, 1, None).children
     divider = world.divider(assigned)
     assert finish_division(divider, world.objects, TENANT, 1, children, assigned) == ()
     assert 1 not in world.held()
     assert sorted(world.assigned.spans()) == [2]
+
+
+# Attack: the tenant is disconnected between the last look at the platform and the hand-over of a division that died
+def test_a_division_does_not_bring_back_a_tenant_that_was_disconnected_meanwhile(world: World) -> None:
+    world.killed([1], 2, 3)
+    assigned, children = Disconnecting(world, 0, at=None), end_of_chain(world.objects, TENANT, 1, None).children
+    with pytest.raises(
+        AlreadyDiffers, match=r"territory 1 of tenant 7/unfinished was removed meanwhile\. `tistream dis"
+    ):
+        finish_division(world.divider(assigned), world.objects, TENANT, 1, children, assigned)
+    assert world.assigned.spans() == {}
+    assert world.held(PLANNED_TTL_S) == set(), "what was held again ends in minutes"
+
+
+# Attack: a new territory is disconnected after its chain was read, and before its hold is set once more
+def test_a_new_territory_that_was_disconnected_while_it_was_held_is_not_handed_over(world: World) -> None:
+    world.killed([1], 2, 3)
+    world.divider(Disconnecting(world, 3, at=3)).divide([1], 2)
+    assert sorted(world.assigned.spans()) == [2, 4]
+    assert world.held(PLANNED_TTL_S) == {2, 4}
+    assert "no territory has all keys of 3, which ended" in world.shown[-1].why
+
+
+# Attack: of two territories that are merged, one is disconnected when the chain of the new one is there
+@pytest.mark.parametrize("files", [2, 3])
+def test_the_agent_of_the_other_territory_reads_its_keys_on(world: World, files: int) -> None:
+    world.killed([1, 2], 1, files)
+    world.disconnect(2)
+    run = world.agent(1, _waits())
+    assert run._run() == "sealed"
+    assert world.assigned.spans() == {4: LOW}
+    position = last_position(world.objects, TENANT, 4, LOW)
+    assert position is not None
+    assert position.lowest_ts == world.ts
+    assert world.held(PLANNED_TTL_S) == {4}
+    left = end_of_chain(world.objects, TENANT, 3, None)
+    assert left.position is None or left.sealed, "`connect --assign` waits for no territory that will never be"
+
+
+# Attack: one of two territories is disconnected between the last look at the platform and their merge
+def test_a_merge_that_is_refused_holds_what_is_left_for_a_day(world: World) -> None:
+    world.killed([1, 2], 1, 3)
+    with pytest.raises(AlreadyDiffers, match="territory 2 of tenant 7/unfinished was removed meanwhile"):
+        world.divider(Disconnecting(world, 2, at=None)).divide([1, 2], 1)
+    assert world.assigned.spans() == {1: LOW}
+    assert world.held(PLANNED_TTL_S) == {1}
+    assert [one.store_id for one in world.divider(world.assigned).divide([1, 2], 1)] == [4]
+    assert world.assigned.spans() == {4: LOW}
 
 
 # Attack: a division that was killed is run again for another keyspace, kind or cluster than the territories have

@@ -12,16 +12,18 @@ import pytest
 
 from support.effort import cases, seeds
 from support.emulated import EmulatedTikv
+from support.listed_territories import replaced
 from support.turns import Died, StoreInTurns, Turns
 from support.waiting import PATIENCE_S
 from tistream.errors import InvalidRequest, TiStreamError
 from tistream.model.ids import TenantKey
-from tistream.model.span import KeySpan
+from tistream.model.span import WHOLE, KeySpan
 from tistream.model.tenant_kind import TenantKind
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_agent.connecting import divider, division
 from tistream_agent.connecting.checks import Check
 from tistream_agent.connecting.connect import Connection, Connector
+from tistream_agent.connecting.disconnecting import disconnect
 from tistream_agent.connecting.divider import Divider
 from tistream_agent.connecting.finishing import finish_division
 from tistream_agent.connecting.territories import not_taken
@@ -34,7 +36,6 @@ from tistream_agent.upstream.keyspaces import tenant_keys
 from tistream_agent.upstream.pd import NULL_KEYSPACE, PdClient
 from tistream_agent.upstream.stores import Channels, TlsFiles
 from tistream_meta.territories import territory_policy
-from tistream_meta.territories.territory_policy import Territory, Upstream, check_replacement
 
 TENANTS = count()
 
@@ -46,20 +47,17 @@ class Platform:
         self.tenant, self.turns = tenant, turns
         self.there: dict[int, KeySpan] = {}
 
-    def _row(self, number: int, span: KeySpan) -> Territory:
-        return Territory(self.tenant, number, span, Upstream("pd", 1))
-
     def spans(self) -> dict[int, KeySpan]:
         self.turns.pause()
         return dict(self.there)
 
     def replace(self, gone: Collection[int], children: Sequence[Child]) -> None:
         self.turns.pause()
-        there = [self._row(*one) for one in self.there.items()]
-        new = check_replacement(there, gone, [self._row(child.store_id, child.span) for child in children])
-        for number in gone:
-            self.there.pop(number, None)
-        self.there.update({one.store_id: one.span for one in new})
+        self.there = replaced(self.tenant, self.there, gone, children)
+
+    def remove(self, number: int) -> None:
+        self.turns.pause()
+        self.there.pop(number, None)
 
 
 class WatchedPd(PdClient):
@@ -83,7 +81,8 @@ class WatchedPd(PdClient):
 
 class World:
     """A connected tenant with a territory for every third region, each with an agent that has claimed it. `known`: the
-    keys of each territory that the platform has had, or that the last file of a chain has named."""
+    keys of each territory that the platform has had, or that the last file of a chain has named. `unwanted`: keys that
+    are being disconnected."""
 
     def __init__(self, tikv: EmulatedTikv, seed: int) -> None:
         self.tikv, self.turns = tikv, Turns(seed)
@@ -91,7 +90,7 @@ class World:
         self.objects, self.platform = StoreInTurns(self.turns), Platform(self.tenant, self.turns)
         self.unpaced = MemoryObjectStore()
         self.unpaced.__dict__.update(self.objects.__dict__)  # the same objects, read without a step
-        self.known = dict[int, KeySpan]()
+        self.known, self.unwanted = dict[int, KeySpan](), list[KeySpan]()
         self.pd = WatchedPd(tikv.address, self.look)
         self.nonces = count(1)
         self.ts = self.connector(3).connect()
@@ -112,12 +111,13 @@ class World:
             self.known.update({child.store_id: child.span for child in children})
         lasting = self.holds(after_s=PLANNED_TTL_S)
         held = [self.known[number] for number, ts in lasting.items() if number in self.known and ts < self.ts]
-        assert not_taken(held) == [], "garbage is collected that a territory has not read"
+        assert not_taken([*held, *self.unwanted]) == [], "garbage is collected that a territory has not read"
 
-    def connector(self, regions_max: int) -> Connector:
+    def connector(self, regions_max: int, territory: int = 1) -> Connector:
+        connection = Connection(self.tenant, territory, regions_max=regions_max)
         return Connector(
-            *(Connection(self.tenant, regions_max=regions_max), self.pd, Channels(TlsFiles()), self.objects),
-            *(lambda _: None, lambda _: None, lambda _: None, list[Check]().append, f"{next(self.nonces):x}"),
+            *(connection, self.pd, Channels(TlsFiles()), self.objects, lambda _: None, lambda _: None),
+            *(lambda _: self.turns.pause(), list[Check]().append, f"{next(self.nonces):x}"),
         )
 
     def assign(self, regions_max: int) -> None:
@@ -151,11 +151,21 @@ class World:
         of = self.objects, self.tenant, number, self.end(number).children
         return lambda: finish_division(self.divider(), *of, self.platform)
 
+    def disconnect(self, number: int | None = None) -> None:
+        """What `tistream disconnect` does for a territory, or for all."""
+        self.unwanted += [span for one, span in self.platform.there.items() if number in (one, None)]
+        found, remove = self.platform.spans(), self.platform.remove
+        disconnect(lambda one: self.connector(3, one), number, found, remove)
+
     def holds(self, after_s: int = 0) -> dict[int, int]:
         """The ts of each hold, by territory, that no process renews for so many seconds."""
         mine, there = f"tistream-7-{self.tenant.tenant_id}-", self.tikv.held_after(after_s)
         found = {name.removeprefix(mine): ts for name, ts in there.items() if name.startswith(mine)}
         return {int(number): ts for number, ts in found.items()}
+
+    def in_order(self) -> list[int]:
+        """The territories, by their keys."""
+        return sorted(self.platform.there, key=lambda number: self.platform.there[number].start)
 
     def check(self) -> None:
         """Each key is in one territory, and its chain promises what the first files promised."""
@@ -270,6 +280,50 @@ def _again(world: World, parents: list[int]) -> None:
         for number in parents:
             if number in world.platform.there:
                 world.divide([number], 1)()
+
+
+# Attack: a division dies anywhere, or does not, and its agents finish it while the whole tenant is disconnected
+@pytest.mark.parametrize("seed", seeds(8, 300))
+def test_a_division_that_is_finished_beside_a_disconnect_brings_no_territory_back(
+    tikv: EmulatedTikv, seed: int
+) -> None:
+    rng, world = random.Random(seed), World(tikv, seed)
+    parents = sorted(world.in_order()[: rng.choice([1, 1, 2])])
+    [died] = world.turns.run((world.divide(parents, rng.choice([1, 2])), rng.choice([None, rng.randrange(90)])))
+    assert isinstance(died, Died | tuple)
+    bodies = [world.finish(number) for number in parents if world.end(number).children]
+    bodies += [world.divide(parents, 2)] if rng.random() < 0.5 else []
+    *outcomes, ended = world.turns.run(*((body, None) for body in [*bodies, world.disconnect]))
+    assert ended is None
+    _worked([outcome for outcome in outcomes if not isinstance(outcome, InvalidRequest)])
+    assert world.platform.there == {}
+    if len(parents) == 1:
+        assert world.holds(after_s=PLANNED_TTL_S) == {}
+
+
+# Attack: a merge dies anywhere, or does not, and one of its territories is disconnected meanwhile
+@pytest.mark.parametrize("seed", seeds(8, 300))
+def test_the_territory_that_was_to_be_merged_with_a_disconnected_one_is_read_on(tikv: EmulatedTikv, seed: int) -> None:
+    rng, world = random.Random(seed), World(tikv, seed)
+    pair = world.in_order()[:2]
+    kept, other = rng.sample(pair, 2)
+    keys = dict(world.platform.there)
+    merge = world.divide(sorted(pair), 1), rng.choice([None, rng.randrange(90)])
+    merged, ended = world.turns.run(merge, (lambda: world.disconnect(other), rng.choice([None, rng.randrange(20)])))
+    for outcome in (merged, ended):
+        assert outcome is None or isinstance(outcome, Died | tuple | InvalidRequest), outcome
+    world.disconnect(other)  # it is run again
+    for _ in range(2):
+        if kept in world.platform.there and world.end(kept).children:
+            world.finish(kept)()
+    there = world.platform.there
+    [(reads, span)] = [one for one in there.items() if one[1].overlaps(keys[kept])]
+    assert not world.end(reads).sealed
+    beside = [] if span.overlaps(keys[other]) else [keys[other]]
+    assert_tiled(WHOLE, sorted([*there.values(), *beside], key=lambda span: span.start))
+    lasting = set(world.holds(after_s=PLANNED_TTL_S))
+    assert there.keys() <= lasting
+    assert [one for one in lasting - there.keys() if world.end(one).position is not None] == []
 
 
 # Attack: two divisions at once, of which the tenant has room for one

@@ -18,6 +18,7 @@ from tistream_agent.connecting.division import (
     check_claimed,
     check_free,
     check_number,
+    check_whole,
     given_up,
     new_children,
     next_steps,
@@ -151,8 +152,35 @@ def test_a_territory_that_was_disconnected_meanwhile_is_divided_no_more() -> Non
     both = (Child(4, WHOLE),)
     low, high = Position(50, 51, (Promise(LOW, 8),)), Position(60, 61, (Promise(HIGH, 6),))
     ends = {2: ChainEnd(low, True, both), 3: ChainEnd(high, True)}
-    with pytest.raises(InvalidRequest, match="territory 3 was disconnected"):
+    with pytest.raises(InvalidRequest, match=r"territory 3 was disconnected, .* then this command again"):
         next_steps(both, ends, {4: ChainEnd()}, {2})
+    with pytest.raises(InvalidRequest, match=r"territory 2 was disconnected, .* divide the others without it"):
+        next_steps(both, ends | {3: ChainEnd(high)}, {4: ChainEnd()}, {3})
+
+
+# Attack: of two territories that are merged, one is disconnected after both have named the new one
+def test_the_territory_whose_partner_was_disconnected_is_divided_anew() -> None:
+    both = (Child(4, WHOLE),)
+    ends = {
+        number: ChainEnd(Position(50, 51, (Promise(span, 8),)), True, both) for number, span in ((2, LOW), (3, HIGH))
+    }
+    assert given_up(ends, {2, 3}) == []
+    assert given_up(ends, {2}) == [2]
+    assert given_up(ends, {4}) == given_up(ends, {4, 9}) == [], "it is complete"
+
+
+# Attack: the platform has only some of what it would replace, because the rest was disconnected meanwhile
+def test_what_was_disconnected_is_not_handed_over() -> None:
+    check_whole([1], HALVES, {1, 7})
+    check_whole([1], HALVES, {2, 3, 7})
+    check_whole([1], HALVES[:1], {2})
+    check_whole([1], (), {7})
+    with pytest.raises(InvalidRequest, match="territory 5 was disconnected while it was divided: run this command aga"):
+        check_whole([5, 1], (), {1})
+    with pytest.raises(InvalidRequest, match="neither 1 nor 3, so some were disconnected: run `tistream disconnect"):
+        check_whole([1], HALVES, {2})
+    with pytest.raises(InvalidRequest, match="neither 1, 5 nor 2, 3"):
+        check_whole([5, 1], HALVES, {7})
 
 
 def test_the_new_territories_that_no_agent_has_claimed_are_those_with_one_file() -> None:

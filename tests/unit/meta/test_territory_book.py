@@ -225,6 +225,20 @@ def test_territories_that_cannot_be_replaced_stay(
     assert [one["territory"] for one in world.ask("GET", PATH)["territories"]] == ["1"]
 
 
+# Attack: a territory is removed, or one of the new ones, before a division that died is finished
+def test_a_replacement_does_not_bring_back_what_was_removed(world: World, agents: Agents) -> None:
+    world.ask("DELETE", f"{PATH}/1")
+    refused = world.client.post(f"{PATH}/replacements", json=REPLACED)
+    assert (refused.status_code, refused.json()["type"]) == (409, "tistream:already-differs")
+    assert "territory 1 of tenant 7/acme was removed meanwhile" in refused.json()["detail"]
+    assert world.ask("GET", PATH)["territories"] == []
+    world.ask("POST", PATH, ONE)
+    world.ask("POST", f"{PATH}/replacements", REPLACED)
+    world.ask("DELETE", f"{PATH}/3")
+    assert world.client.post(f"{PATH}/replacements", json=REPLACED).status_code == 409
+    assert [one["territory"] for one in world.ask("GET", PATH)["territories"]] == ["2"]
+
+
 @pytest.mark.parametrize(
     ("status", "wrong"),
     [

@@ -23,6 +23,7 @@ from tistream_meta.territories.territory_policy import (
     Upstream,
     assignments,
     check_new,
+    check_replacement,
     is_held,
 )
 
@@ -150,6 +151,21 @@ def test_a_territory_is_added_once_and_shares_no_key() -> None:
             [replace(one, store_id=number, span=KeySpan(b"a", b"b")) for number in range(TERRITORIES_MAX)],
             replace(one, store_id=999, span=KeySpan(b"t", b"")),
         )
+
+
+# Attack: a territory is removed, or its tenant disconnected, after a division has read the list
+def test_territories_are_replaced_as_a_whole_or_not_at_all() -> None:
+    old = [Territory(ACME, number, KeySpan(bytes([number]), bytes([number + 1])), PD) for number in (1, 2)]
+    whole = [Territory(ACME, 3, KeySpan(b"\x01", b"\x03"), PD)]
+    parts = [replace(one, store_id=number) for number, one in enumerate(old, 3)]
+    assert check_replacement(old, {1, 2}, whole) == whole
+    assert check_replacement(whole, {1, 2}, whole) == check_replacement([], {1, 2}, []) == [], "it is repeated"
+    assert check_replacement(parts, {1, 2}, parts) == []
+    assert check_replacement([], (), parts) == parts
+    assert check_replacement([old[0]], {1, 2}, [old[0]]) == [old[0]]
+    for there, wanted in (([], whole), (old[:1], whole), (old[:1], []), (parts[:1], parts), (old[:1], parts[1:])):
+        with pytest.raises(AlreadyDiffers, match=r"territory [12] of tenant 7/acme was removed meanwhile\. `tistream"):
+            check_replacement(there, {1, 2}, wanted)
 
 
 def test_a_territory_is_held_by_the_start_of_an_agent_that_is_not_lost() -> None:

@@ -34,7 +34,9 @@ def assign(
     begins_ts = connector.connect()
     found = connector.divide(kept, begins_ts)
     children = [Child(number, span) for number, span in found]
+    gone = [number for number in damaged if number in there]  # a run that was interrupted has removed them
     for at in range(0, max(1, len(children)), REPLACED_BY_MAX):
-        territories.replace(damaged, children[at : at + REPLACED_BY_MAX])
+        territories.replace(gone, children[at : at + REPLACED_BY_MAX])
+        gone = []
     for number in damaged:
         disconnect(number)

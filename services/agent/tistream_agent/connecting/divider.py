@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain as chained
 from typing import Protocol
@@ -27,6 +28,7 @@ from tistream_agent.connecting.division import (
     check_claimed,
     check_free,
     check_number,
+    check_whole,
     given_up,
     is_under_way,
     new_children,
@@ -61,8 +63,8 @@ class Assignments(Protocol):
         ...
 
     def replace(self, gone: Collection[int], children: Sequence[Child]) -> None:
-        """Create the children, REPLACED_BY_MAX at most, in place of the territories `gone`, in one step. No error for
-        those that are removed or there already."""
+        """Create the children, REPLACED_BY_MAX at most, in place of the territories `gone`, in one step. No error if
+        that has been done. Raises InvalidRequest, and changes nothing, if another process has removed some of them."""
         ...
 
 
@@ -91,15 +93,17 @@ class Divider:
         self._tenant, self._owned, self._pd, self._objects = tenant, owned, pd, objects
         self._assigned, self._sleep, self._show, self._nonce = assigned, sleep, show, nonce
         self._ids = ReservedIds(objects, tenant)
+        self._held = set[int]()  # the children for which this call of `divide` has set a hold
 
     def divide(self, parents: Sequence[int], into: int) -> tuple[Child, ...]:
         """Replace the territories `parents`, which must be neighbours, by `into` new ones. If a division of them was
-        begun before, it is finished as it was begun. If it never can be, because some of them were divided with others,
-        each that is left is replaced by one new territory. Returns the new territories.
+        begun before, it is finished as it was begun. If it never can be, because some of them were divided with others
+        or disconnected, each that is left is replaced by one new territory. Returns the new territories.
 
         Raises InvalidRequest, CannotConnect if history is gone or agents write too fast, CorruptObject, Unavailable.
         If it has changed nothing before it raises, it leaves no hold on GC.
         """
+        self._held.clear()
         there = self._assigned.spans()  # a command for another cluster or keyspace changes nothing
         ends = {number: self._end(number) for number in parents}
         left = given_up(ends, there)
@@ -109,12 +113,14 @@ class Divider:
                 why = f"{_ids(children)} are of a division that was begun before: --into {into} was not used"
                 self._show(Check("territories", True, why))
             return children
-        return tuple(child for number in left for child in self._replaced([number], 1, ends[number].children))
+        made = tuple(child for number in left for child in self._replaced([number], 1, ends[number].children))
+        self._end_for_good({child.store_id for number in left for child in ends[number].children})
+        return made
 
     def keep_held(self, number: int) -> bool:
-        """Hold back garbage collection for a day for a territory of the platform whose chain a division has ended: no
-        agent does that any more. Returns whether the platform still has the territory; if not, it is not held. Raises
-        TiStreamError."""
+        """Hold back garbage collection for a day for a territory of the platform whose chain a division has ended, or
+        begun: no agent may do that. Returns whether the platform still has the territory; if not, it is not held.
+        Raises TiStreamError."""
         end = self._end(number)
         assert end.position is not None
         self._hold(number).move(end.position.lowest_ts - 1)
@@ -130,16 +136,26 @@ class Divider:
         self._sleep(SETTLE_S)  # the agents notice with their next files, and may refresh their holds until then
         for number in parents:
             self._hold(number).release()
-        self._release_unused(parents, children)
+        self._release_unused(parents)
         return children
 
-    def _release_unused(self, parents: Sequence[int], children: Sequence[Child]) -> None:
-        """Release the holds on GC of the ids that other divisions of these parents have reserved: the last files of the
-        parents do not name them, so no process uses them any more."""
-        named = {child.store_id for child in children}
+    def _release_unused(self, parents: Sequence[int]) -> None:
+        """Release the holds on GC of the ids that divisions of these parents have reserved, and whose chains were not
+        begun: the platform has replaced the parents, or they were disconnected, so no process uses these ids."""
         for one in self._ids.by_divisions():
-            if one.store_id not in named and not set(parents).isdisjoint(one.parents) and self._is_unused(one.store_id):
+            if not set(parents).isdisjoint(one.parents) and self._is_unused(one.store_id):
                 self._hold(one.store_id).release()
+
+    def _end_for_good(self, children: Collection[int]) -> None:
+        """End the chains of children that the platform will never have, because others have some of their keys, and let
+        their holds end in minutes: `connect --assign` gives away the other keys then. An id that was disconnected, and
+        connected again, is of no division any more."""
+        there = self._assigned.spans()
+        for number in [one.store_id for one in self._ids.by_divisions() if one.store_id in children]:
+            end = None if number in there else self._sound_end(number)
+            if end is not None and end.position is not None and not end.sealed:
+                self._put(SealParent(number, end.position), ())
+                self._let_end(number, end)
 
     def _hand_over(self, parents: Sequence[int], children: Sequence[Child]) -> None:
         """Give the children to the platform in place of the parents. Those that were ended since have handed their keys
@@ -147,19 +163,54 @@ class Divider:
         begun = {child.store_id: self._end(child.store_id) for child in children}
         heirs = [child for child in children if _is_open(begun[child.store_id])]
         there = self._assigned.spans()
-        check_free(heirs, there, parents)
         ends = {number: self._end(number) for number in parents}
         fresh = unclaimed(ends, begun)
-        for child in heirs:
-            self._hold_again(child.store_id, begun[child.store_id], is_claimed=child.store_id not in fresh)
-        for number, end in ends.items():
-            self._let_end(number, end)
-        self._assigned.replace(parents, heirs)
+        try:
+            check_whole(parents, heirs, there)
+            check_free(heirs, there, parents)
+            for child in heirs:
+                self._hold_again(child.store_id, begun[child.store_id], is_claimed=child.store_id not in fresh)
+            heirs = self._still_open(children, heirs)
+            for number, end in ends.items():
+                self._let_end(number, end)
+            self._assigned.replace(parents, heirs)
+        except InvalidRequest:
+            with suppress(TiStreamError):  # what is held for a day then ends by itself
+                self._hold_what_is_there(parents, fresh)
+            raise
         self._show(Check("territories", True, f"{', '.join(map(str, parents))} became {_ids(children)}"))
         known = [*(child.span for child in heirs), *(span for number, span in there.items() if number not in parents)]
         if left := [child for child in children if any(one.overlaps(child.span) for one in not_taken(known))]:
             advice = "`tistream connect --assign` gives such keys to new ones"
             self._show(Check("territories", True, f"no territory has all keys of {_ids(left)}, which ended: {advice}"))
+
+    def _still_open(self, children: Sequence[Child], heirs: Sequence[Child]) -> list[Child]:
+        """Read the chains of children again, now that garbage collection is held back for them. Returns those of
+        `heirs` that have not ended. What has ended may have been disconnected, or divided, before this process has set
+        its hold: that ends in minutes, unless the platform has the territory."""
+        ends = {child.store_id: self._end(child.store_id) for child in children if child.store_id in self._held}
+        closed = [number for number, end in ends.items() if not _is_open(end)]
+        there = self._assigned.spans() if closed else {}
+        for number in closed:
+            if number not in there:
+                self._let_end(number, ends[number])
+        return [child for child in heirs if child.store_id not in closed]
+
+    def _hold_what_is_there(self, parents: Sequence[int], fresh: Collection[int]) -> None:
+        """Hold back garbage collection after a hand-over that was refused: for a day for the parents that the platform
+        has, and for minutes for children that it does not have, if no agent has claimed them (`fresh`), or if their
+        chains have ended and this process has set their holds."""
+        self._keep_listed(parents)
+        for number in sorted(self._held.union(fresh) - self._assigned.spans().keys()):
+            end = self._end(number)
+            if number in fresh or end.sealed:
+                self._let_end(number, end)
+        self._keep_listed(fresh)  # another process may have handed them over meanwhile
+
+    def _keep_listed(self, numbers: Collection[int]) -> None:
+        for number in numbers:
+            if number in self._assigned.spans():
+                self.keep_held(number)
 
     def _chains(self, parents: Sequence[int], into: int, never: tuple[Child, ...]) -> tuple[Child, ...]:
         """End the chains of the parents, and begin those of the children, which are returned."""
@@ -270,6 +321,7 @@ class Divider:
         """Hold back garbage collection at `lowest_ts` for each child, for `held_s` seconds. Raises CannotConnect if
         history is gone."""
         for number in children:
+            self._held.add(number)
             moved = self._hold(number).move(lowest_ts - 1, held_s)
             if isinstance(moved, HoldRefused):
                 raise CannotConnect(str(HoldTooLow(moved.ts, moved.safe_point)))
@@ -285,10 +337,10 @@ class Divider:
                 raise
 
     def _let_end(self, number: int, end: ChainEnd) -> None:
-        """Let the hold of a parent end in minutes, because the children have theirs: a command that dies before it
-        releases the hold leaves none for a day."""
-        assert end.position is not None
-        self._hold(number).move(end.position.lowest_ts - 1, PLANNED_TTL_S)
+        """Let the hold of a territory end in minutes: of a parent, because the children have theirs, and a command that
+        dies before it releases the hold leaves none for a day; of a child, because no agent may need it."""
+        if end.position is not None:
+            self._hold(number).move(end.position.lowest_ts - 1, PLANNED_TTL_S)
 
     def _put(self, step: DivisionStep, children: tuple[Child, ...]) -> None:
         if isinstance(step, BeginChild):

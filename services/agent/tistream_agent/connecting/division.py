@@ -15,7 +15,27 @@ a last file names them (reservation.py), so divisions of different parents never
 
 Two divisions that share some parents cannot both be finished: a parent of the one that is left behind has a last file
 that names children with keys of its partner, which went elsewhere. It gets one more last file, which names children for
-its own keys (`given_up`). Its hold is released after they have theirs, as in every division.
+its own keys (`given_up`). Its hold is released after they have theirs, as in every division. The same happens to the
+parents that are left if one is disconnected before step 3.
+
+`tistream disconnect` takes a territory from the platform, puts a last file without children into its chain, and
+releases its hold. It may come between any two steps of a division:
+
+* before all parents have their last files: no child was begun, and none is now (`next_steps`). The parents that have
+  theirs are given up as above, the others stay as they are.
+* after that, and before step 3: the platform replaces all parents or none, so it never gets the children. They must not
+  come back: the platform refuses them (409), and `check_whole` before it. If other parents are left, they are given up
+  as above; the chains of the old children end, and their holds.
+* before step 3, of a child whose chain is begun: its siblings are handed over without it.
+* while a process is between its look at the chains and its holds (`_hold_again`): the hold that was released may be
+  there again. So the chains of the children are read once more after their holds are set; that of a child which ended
+  before is left to end in minutes. A later `disconnect` releases the hold after it was set.
+* after step 3: the same, for a repeat of the division. What the platform refuses then has no new hold either.
+
+What no process repairs ends by itself: a hold that is set while its process dies, or that an agent renews in the
+seconds in which its chain ends, lasts for a day at most, because only the agent of a listed territory renews one. A
+child that is disconnected after it was read for the last time, but before step 3, is listed, and its agent stops in
+state `sealed`.
 """
 
 from __future__ import annotations
@@ -64,8 +84,9 @@ def recorded_children(parents: Mapping[int, ChainEnd]) -> tuple[Child, ...]:
 
 
 def given_up(parents: Mapping[int, ChainEnd], listed: Container[int]) -> list[int]:
-    """The parents whose last files name children that no process can begin: the chain of another parent, which was to
-    name the same ones, ended in another way. Their keys need new children.
+    """The parents whose last files name children that the platform will never have: the chain of another parent, which
+    was to name the same ones, ended in another way, or another parent was disconnected since it named them. Their keys
+    need new children.
 
     Args:
         parents: the ends of the parents' chains.
@@ -74,7 +95,11 @@ def given_up(parents: Mapping[int, ChainEnd], listed: Container[int]) -> list[in
     return [
         number
         for number, end in sorted(parents.items())
-        if end.children and any(_left(end, other, one in listed) for one, other in parents.items())
+        if end.children
+        and any(
+            _left(end, other, one in listed) or (number in listed and _disconnected(end, other, one in listed))
+            for one, other in parents.items()
+        )
     ]
 
 
@@ -85,6 +110,12 @@ def _left(end: ChainEnd, other: ChainEnd, is_listed: bool) -> bool:
     if not other.children and is_listed:  # it was disconnected, and may be read again
         return False
     return any(one.span.overlaps(child.span) for one in other.position.promises for child in end.children)
+
+
+def _disconnected(end: ChainEnd, other: ChainEnd, is_listed: bool) -> bool:
+    """Whether the chain `other` has named the same children as `end`, and its territory was disconnected. The caller
+    has seen that the platform lists the territory of `end`: so the children have not replaced them."""
+    return other.children == end.children and not is_listed
 
 
 def new_children(keys: Iterable[KeySpan], starts: Sequence[bytes], into: int, ids: Iterable[int]) -> tuple[Child, ...]:
@@ -160,8 +191,10 @@ def next_steps(
             "was divided into them"
         )
     unnamed = [one for one, end in sorted(parents.items()) if not end.children]
-    if gone := [one for one in unnamed if one not in listed]:
-        raise InvalidRequest(f"territory {gone[0]} was disconnected, so it is divided no more")
+    if unnamed and (gone := [one for one in sorted(parents) if one not in listed]):
+        ended = f"run `tistream disconnect --territory {gone[0]}` in case it was interrupted, then this command again"
+        advice = ended if gone[0] in unnamed else "divide the others without it"
+        raise InvalidRequest(f"territory {gone[0]} was disconnected, so it is divided no more: {advice}")
     if unnamed:
         return [SealParent(one, positions[one]) for one in (unnamed if len(unnamed) < len(parents) else unnamed[:1])]
     if any(one not in listed for one in parents):
@@ -230,6 +263,27 @@ def check_number(
     beside = "; ".join(", ".join(map(str, its)) for its in sorted(growing))
     told = f" with the divisions of {beside}, which are to be finished by the same commands" if beside else ""
     raise InvalidRequest(f"the tenant would have more than {TERRITORIES_MAX} territories{told}: {advice}")
+
+
+def check_whole(parents: Collection[int], heirs: Iterable[Child], listed: Container[int]) -> None:
+    """Check that the platform has every parent or, if it has replaced them, every child of `heirs`, which are those
+    with an open chain. It replaces all in one step, so in any other case some were disconnected. Raises
+    InvalidRequest."""
+    gone = [number for number in sorted(parents) if number not in listed]
+    lost = [child for child in heirs if child.store_id not in listed]
+    if not gone:
+        return
+    if len(gone) < len(parents):
+        raise InvalidRequest(
+            f"territory {gone[0]} was disconnected while it was divided: run this command again, which gives each of "
+            "the others a new one in its place"
+        )
+    if lost:
+        raise InvalidRequest(
+            f"the platform has neither {', '.join(map(str, gone))} nor {_ids(lost)}, so some were disconnected: run "
+            f"`tistream disconnect --territory` for {_ids(lost)}, and then `tistream connect --assign`, which gives "
+            "their keys to new ones"
+        )
 
 
 def check_free(heirs: Collection[Child], there: Mapping[int, KeySpan], parents: Collection[int]) -> None:

@@ -63,7 +63,8 @@ class PlatformApi:
         return {int(one.territory): one for one in found}
 
     def replace_territories(self, tenant: TenantKey, wanted: ReplaceTerritories) -> None:
-        """Remove territories and create others, in one step. Those that are removed or there already are left out."""
+        """Remove territories and create others, in one step. No error if that has been done. Raises AlreadyDiffers if
+        one of those to be removed is not there."""
         with self._http() as http:
             http.send("POST", f"{self._of(tenant)}/replacements", wanted, TerritoryList, attempts=_ATTEMPTS)
 
@@ -151,7 +152,8 @@ class TenantTerritories:
         }
 
     def replace(self, gone: Collection[int], children: Sequence[Child]) -> None:
-        """Create the children in place of the territories `gone`, in one step. No error if that has been done."""
+        """Create the children in place of the territories `gone`, in one step. No error if that has been done. Raises
+        AlreadyDiffers if another process has removed some of them."""
         wanted = ReplaceTerritories(
             territories=[str(number) for number in sorted(gone)],
             by=[

@@ -101,7 +101,8 @@ def build_territory_router(meta: MetaClient) -> APIRouter:
     @gate.OPERATE_PLATFORM
     def replace_territories(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Remove territories and add others in one step, after their keys were divided anew. The call may be repeated.
-        Returns 409, and changes nothing, if one that exists differs, or shares keys with a new one."""
+        Returns 409, and changes nothing, if one that exists differs or shares keys with a new one, or if one of the old
+        ones was removed meanwhile."""
         return answered("POST", f"{at_meta(cluster_id, tenant_id)}/territories/replacements", body)
 
     @router.get(

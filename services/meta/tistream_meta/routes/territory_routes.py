@@ -41,8 +41,8 @@ def add_territory(
 
 @router.post(TERRITORIES + "/replacements", operation_id="ReplaceTerritories")
 def replace_territories(request: Request, cluster_id: str, tenant_id: str, body: ReplaceTerritories) -> TerritoryList:
-    """Remove territories and add others in one step. 409, and nothing is changed, if one that exists differs, or shares
-    keys with a new one."""
+    """Remove territories and add others in one step. 409, and nothing is changed, if one that exists differs or shares
+    keys with a new one, or if one of the old ones was removed meanwhile."""
     tenant, upstream = TenantKey.parse(cluster_id, tenant_id), _upstream(body)
     wanted = [_territory(tenant, one, upstream) for one in body.by]
     found = _book(request).replace(tenant, {parse_store_id(one) for one in body.territories}, wanted)

@@ -73,9 +73,9 @@ class TerritoryBook:
         return self._write(body)
 
     def replace(self, key: TenantKey, gone: Collection[int], wanted: Sequence[Territory]) -> list[Territory]:
-        """Remove the territories with the ids `gone`, and add the `wanted` ones, in one transaction. Those that do not
-        exist, or exist already, are left out. Returns the territories of the tenant. Raises UnknownName,
-        AlreadyDiffers, LimitReached."""
+        """Remove the territories with the ids `gone`, and add the `wanted` ones, in one transaction. The call may be
+        repeated. Returns the territories of the tenant. Raises UnknownName, LimitReached, and AlreadyDiffers, also if
+        one of `gone` was removed by another call."""
 
         def body(connection: Connection) -> list[Territory]:
             tenant_rows.one(connection, key)

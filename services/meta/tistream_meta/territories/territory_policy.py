@@ -12,7 +12,7 @@ repeated. A move costs a scan of the last seconds, so only one territory moves a
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -172,9 +172,22 @@ def check_new(there: Sequence[Territory], wanted: Territory) -> bool:
     return True
 
 
-def check_replacement(there: Sequence[Territory], gone: Container[int], wanted: Iterable[Territory]) -> list[Territory]:
+def check_replacement(
+    there: Sequence[Territory], gone: Collection[int], wanted: Sequence[Territory]
+) -> list[Territory]:
     """Check that a tenant with the territories `there` may have the `wanted` ones in place of those with the ids
-    `gone`. Returns those that do not exist yet. Raises the errors of `check_new`."""
+    `gone`: all of `gone` exist, or were replaced by all of `wanted` before. In any other case one of them was removed
+    after the caller had read them, and must not come back. Returns the wanted ones that do not exist yet. Raises the
+    errors of `check_new`, and AlreadyDiffers if one was removed."""
+    present, heirs = {one.store_id for one in there}, {one.store_id for one in wanted}
+    removed = sorted(set(gone) - present)
+    repeated = heirs <= present and present.isdisjoint(set(gone) - heirs)
+    if removed and not repeated:
+        raise AlreadyDiffers(
+            f"the replacement is out of date: territory {removed[0]} of tenant {[*there, *wanted][0].tenant} was "
+            "removed meanwhile. `tistream disconnect --territory` ends what is left of a division, and `tistream "
+            "connect --assign` then gives its keys to new ones"
+        )
     left, new = [one for one in there if one.store_id not in gone], []
     for one in wanted:
         if check_new(left, one):

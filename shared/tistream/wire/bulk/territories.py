@@ -45,9 +45,9 @@ class TerritoryKeys(StrictRequest):
 
 class ReplaceTerritories(StrictRequest):
     """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/territories/replacements`: remove territories and add others
-    in one step, after their keys were divided anew. Those that are removed or added already are left out, so the call
-    may be repeated. The answer lists the tenant's territories; 409, and nothing is changed, if one that exists differs,
-    or shares keys with a new one.
+    in one step, after their keys were divided anew. The call may be repeated. The answer lists the tenant's
+    territories; 409, and nothing is changed, if one that exists differs or shares keys with a new one, or if not all of
+    the old ones exist, and neither do all of the new ones: then another call has removed one.
 
     `territories`: the ids that are removed. `by`: the new ones. The other members are those of AddTerritory, for all of
     the new ones.

@@ -25,6 +25,7 @@ def territories_of(meta: MetaClient, tenant_path: str) -> TerritoryList:
 
 def replace_territories(meta: MetaClient, tenant_path: str, wanted: ReplaceTerritories) -> TerritoryList:
     """Replace territories of a tenant by others, in one step. `tenant_path` is as in territories_of. Returns the
-    tenant's territories. Raises Unavailable, UnknownName, AlreadyDiffers, LimitReached."""
+    tenant's territories. Raises Unavailable, UnknownName, LimitReached, and AlreadyDiffers, also if another call
+    has removed one of them."""
     path = f"{tenant_path}/territories/replacements"
     return parse(path, meta.request("POST", path, wanted.model_dump_json().encode()), TerritoryList)

@@ -17,10 +17,12 @@ from support.sim.changefeed_judge import Feed
 from support.sim.changefeed_worker import PlayedPool
 from tistream.clock import Clock, ManualClock
 from tistream.read.scan import Budget
+from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name
 from tistream.wire.bulk.changefeeds import Skip
+from tistream_changefeed.core.outgoing import SentMessage
 from tistream_changefeed.core.progress import Fence, Revision
-from tistream_changefeed.core.shard import Order, Shard
+from tistream_changefeed.core.shard import Order, Shard, Transaction
 from tistream_changefeed.dispatch.ownership import WHOLE, Ownership
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.metrics import ChangefeedMetrics
@@ -29,6 +31,7 @@ from tistream_changefeed.sinks.kafka.clients import KafkaClients
 from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
+from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 FEED = Feed("all", "open-protocol", "changes", 1)
 SMALL = f"{FEED.uri}&max-message-bytes=1700"
@@ -126,6 +129,24 @@ class Run:
             assert key["ts"] > resolved, f"{key} stands behind resolved {resolved}"
             resolved = key["ts"] if key["t"] == 3 else resolved
         return resolved
+
+
+def concerned(ddl: DdlEvent) -> Sequence[Name]:
+    """The tables that a DDL of a feed without rules concerns."""
+    return ddl.involved or ((ddl.database, ddl.table),)
+
+
+def refusing(ddl: DdlEvent) -> type[KafkaSink]:
+    """Sinks of which that of the first shard refuses a DDL, as a database does."""
+
+    class Refuses(KafkaSink):
+        def write(self, transaction: Transaction) -> bool:
+            keys = [json.loads(one.key[16:]) for one in transaction.marks if isinstance(one, SentMessage) and one.key]
+            if self._order.shard == 0 and any((key["ts"], key["t"]) == (ddl.commit_ts, 2) for key in keys):
+                raise TablesRefused(concerned(ddl), "it is refused", of_ddl=True)
+            return super().write(transaction)
+
+    return Refuses
 
 
 def by_table(found: Sequence[tuple[dict[str, Any], bytes | None]]) -> dict[Name, list[tuple[int, bytes | None]]]:

@@ -89,6 +89,11 @@ class FeedPipeline:
         """Return None: sinks with this pipeline have no sync points (implements Pipeline.sync_points)."""
 
     @property
+    def shared(self) -> Callable[[Name], bool] | None:
+        """Which tables have rows in several partitions, and so in several shards (implements Pipeline.shared)."""
+        return self.dispatchers.spreads if self.ownership.shards > 1 and self.dispatchers.spread else None
+
+    @property
     def tables(self) -> FeedTables:
         """The selection of the tables whose rows must be read."""
         return self.filter.read

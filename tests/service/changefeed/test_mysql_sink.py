@@ -885,6 +885,22 @@ def test_a_table_whose_ddl_one_shard_is_refused_stops_in_the_shard_that_has_its_
     assert differing(world, server, rules, 20) == []
 
 
+def test_a_table_that_is_left_behind_for_a_ddl_that_the_server_refuses_holds_no_other_up(server: MariaDb) -> None:
+    world = golden_world("everything")
+    rules = ["shop.k_*", "shop.items"]
+    server.run("CREATE DATABASE shop")
+    server.run("CREATE TABLE shop.k_ci (by_hand INT)")
+    run = MySqlFeedRun(world, server, {**document(rules), "tistream": {"on-table-error": "leave-table"}})
+    holder = run.holder()
+    with working(holder):
+        pass
+    (stopped,) = holder.report().stopped
+    assert (holder.shard.phase, stopped.table, stopped.left) == ("finished", "k_ci", True)
+    assert "already exists" in stopped.reason
+    assert differing(world, server, [*rules, "!shop.k_ci"]) == []
+    assert server.run("SELECT * FROM shop.k_ci") == []
+
+
 def test_a_ddl_that_the_user_skips_is_a_dead_letter(server: MariaDb) -> None:
     world = golden_world("everything")
     window = Window(world.snapshot_ts, world.end_ts)

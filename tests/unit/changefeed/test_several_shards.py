@@ -73,6 +73,15 @@ def test_one_shard_sends_the_letter_of_an_event_that_is_left_out() -> None:
     assert sorted(letters) == [0, 0, 1]
 
 
+def test_tables_with_rows_in_several_partitions_have_several_shards() -> None:
+    shared = parsed(URI, CONFIG).pipeline(ownership=Ownership(0, 2)).shared
+    assert shared is not None
+    tables = (("shop", "orders"), ("shop", ""), ("other", ""), ("other", "orders"))
+    assert [shared(name) for name in tables] == [True, True, True, False]
+    assert parsed(URI, CONFIG).pipeline().shared is None, "one shard sends all rows"
+    assert parsed(URI, {}).pipeline(ownership=Ownership(0, 2)).shared is None
+
+
 def late(found: dict[int, Progress], until: Position = NOW, revision: int = 0) -> tuple[int, ...]:
     return barrier.behind(found, range(3), 1, FENCE, Revision(revision), until)
 

@@ -1,5 +1,6 @@
-"""A table that stops in one shard of a feed stops in the others at the next DDL, and alone. Once the cause has gone,
-all shards catch up with it, and each event is there once, and in order to the DDLs (docs/changefeeds.md, "Order")."""
+"""A table that stops in one shard of a feed stops in the others, and alone: within seconds in those that have rows of
+it, in all at the next DDL. Once the cause has gone, all shards catch up with it, and each event is there once, and in
+order to the DDLs (docs/changefeeds.md, "Order")."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from support.effort import cases
-from support.model_feed import Run, by_table
+from support.model_feed import Run, by_table, concerned, refusing
 from support.model_kafka import Faults
 from support.pull_world import golden_world
 from support.sim.changefeed_judge import Feed, undisturbed
@@ -27,7 +28,7 @@ from tistream.wire.bulk.changefeeds import Applied
 from tistream_changefeed.core import barrier, progress
 from tistream_changefeed.core.lanes import CatchUpLane, MainLane
 from tistream_changefeed.core.progress import Fence, Progress, Revision
-from tistream_changefeed.core.shard import Order, Shard, Transaction
+from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.core.stopped import StoppedTable
 from tistream_changefeed.dispatch.ownership import Ownership
 from tistream_changefeed.hold.holder import Holder
@@ -35,12 +36,14 @@ from tistream_changefeed.pipeline import FeedPipeline
 from tistream_changefeed.protocols.messages import Encoder, Message, Messages
 from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.row_batch import RowBatch
-from tistream_changefeed.sinks.kafka.kafka_sink import KafkaSink
-from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 SHARDS = 3
 FEED = Feed("all", "open-protocol", "changes", SHARDS)
 FENCE, A, DB = Fence(5, 3), ("d", "a"), ("d", "")
+SPREAD = {
+    "filter": {"rules": ["shop.items", "shop.orders"]},  # without DDLs after their first rows
+    "sink": {"dispatchers": [{"matcher": ["shop.*"], "partition": "index-value"}]},
+}
 WITH_DDLS = 8  # tables with rows before a DDL, at least, in the recorded set
 Sent = tuple[int, Name, int, bool]  # commit_ts, table, the order of its transaction, whether it is a DDL
 
@@ -87,6 +90,18 @@ def test_what_has_stopped_before_a_barrier_in_another_shard_stops() -> None:
     }
     assert [one.name for one in barrier.stopped(found, range(2), 1, at(100))] == [A]
     assert [one.name for one in barrier.stopped(found, range(2), 0, at(100))] == [("d", "c")]
+
+
+def test_what_has_stopped_under_this_revision_counts_wherever_the_other_shards_are() -> None:
+    there = Progress(
+        at(150), 0, FENCE, stopped=(stopped(A, 95, 95),), applied=Applied(revision=2, from_ts=1, after_ts=1)
+    )
+    found = {0: there, 2: replace(there, stopped=(stopped(A, 60, None),)), 3: replace(there, fence=Fence(4, 9))}
+    assert [*barrier.current(found, FENCE, Revision(2))] == [0, 2], "the other one is of an earlier feed"
+    assert barrier.current(found, FENCE, Revision(3)) == {}, "they may retry it"
+    assert [one.at for one in barrier.stopped(found, range(3), 1, at(100))] == [at(95)], "it is retried in shard 2"
+    assert [*barrier.stopped(found, range(3), 1, at(95))] == [], "this shard has not come to where it has stopped"
+    assert [*barrier.stopped({}, range(3), 1, at(100))] == []
 
 
 def test_the_main_lane_stops_a_table_where_the_shards_meet_and_the_other_lane_where_its_table_is() -> None:
@@ -156,19 +171,6 @@ class Refusing:
 
     def resolved(self, ts: int) -> Message | None:
         return self.encoder.resolved(ts)
-
-
-def refuses(ddl: DdlEvent) -> type[KafkaSink]:
-    """Sinks of which that of the first shard refuses a DDL, as a database does."""
-
-    class Refuses(KafkaSink):
-        def write(self, transaction: Transaction) -> bool:
-            at, sends = transaction.progress.at, bool(transaction.marks)
-            if sends and self._order.shard == 0 and at == transaction.progress.ddl and at.commit_ts == ddl.commit_ts:
-                raise TablesRefused(concerned(ddl), "it is refused")
-            return super().write(transaction)
-
-    return Refuses
 
 
 class Leaves:
@@ -293,10 +295,6 @@ def only_others_follow() -> Iterator[tuple[DdlEvent, int]]:
             yield ddls[ts], row_ts
 
 
-def concerned(ddl: DdlEvent) -> Sequence[Name]:
-    return ddl.involved or ((ddl.database, ddl.table),)
-
-
 def differing(run: ShardsRun) -> set[Name]:
     """The tables that do not have all of their events in a partition."""
     out: set[Name] = set()
@@ -345,9 +343,49 @@ def test_tables_that_stop_in_one_shard_stop_in_all_and_alone_and_catch_up_togeth
 
 def test_rows_behind_a_ddl_that_the_sink_of_one_shard_refuses_do_not_wait_for_its_next_event() -> None:
     ddl, row_ts = next(only_others_follow())
-    run = ShardsRun(ends=False, sink=refuses(ddl))
+    run = ShardsRun(ends=False, sink=refusing(ddl))
     run.pool.ts = row_ts
     holders = run.settle_all()
     run.check_order()
     assert stops(holders) == set(concerned(ddl))
     assert row_ts in [ts for ts, _, _, is_ddl in run.events() if not is_ddl]
+
+
+def test_a_refused_ddl_of_a_table_that_is_left_behind_holds_no_shard_up() -> None:
+    ddl, _ = next(only_others_follow())
+    run = ShardsRun(document={"tistream": {"on-table-error": "leave-table"}}, sink=refusing(ddl))
+    holders = run.settle_all()
+    run.check_order()
+    assert [holder.shard.phase for holder in holders] == ["finished"] * SHARDS
+    assert stops(holders) == set(concerned(ddl)) >= differing(run)
+    assert all(one.left and "is refused" in one.reason for holder in holders for one in holder.report().stopped)
+
+
+def test_a_table_that_stops_in_one_shard_stops_where_others_have_rows_of_it_though_no_ddl_follows() -> None:
+    whole, name = ShardsRun(document=SPREAD), ("shop", "items")
+    assert stops(whole.settle_all()) == set()
+    found = [one for one in whole.events() if one[1][0] == name[0]]
+    last_ddl = max(ts for ts, _, _, is_ddl in found if is_ddl)
+    stamps = [ts for ts, of, _, _ in sorted(found) if of == name and ts > last_ddl]
+    ts = next(ts for ts in stamps if stamps.count(ts) == 1 and after(whole, name, ts) == {*range(SHARDS)})
+    run = ShardsRun(document=SPREAD, rows_of={(name, ts)})
+    run.pool.ts = ts
+    run.settle_all()
+    run.pool.ts = run.world.end_ts
+    holders = run.settle_all()
+    run.check_order()
+    for holder in holders:
+        assert stops([holder]) == {name}, f"shard {holder.shard.order.shard}"
+    assert after(run, name, ts) == set(), "its rows have not gone on in other partitions"
+    run.rows_of = set()
+    run.changed()
+    holders = run.settle_all()
+    run.check_order()
+    assert [holder.shard.phase for holder in holders] == ["finished"] * SHARDS
+    for partition in range(SHARDS):
+        assert by_table(run.messages(partition)) == by_table(whole.messages(partition))
+
+
+def after(run: ShardsRun, name: Name, ts: int) -> set[int]:
+    """The partitions with rows of a table above `ts`."""
+    return {part for part in range(SHARDS) if any(at > ts for at, _ in by_table(run.messages(part)).get(name, ()))}

@@ -10,10 +10,12 @@ import re
 import pytest
 
 from support.effort import cases
-from support.model_feed import FEED, Run, by_table
+from support.model_feed import FEED, Run, by_table, concerned, refusing
 from support.model_kafka import Faults
 from support.pull_world import golden_world
 from support.sim.changefeed_judge import undisturbed
+from tistream.model.ts import Window
+from tistream.read.cursor import Scope
 from tistream.schema.visible import Name
 from tistream.wire.bulk.changefeeds import Skip
 
@@ -103,6 +105,22 @@ def test_a_table_that_is_left_holds_nothing_and_is_told() -> None:
     there, every = by_table(run.messages()), wanted()
     assert {**there, POISONED: None} == {**every, POISONED: None}
     assert run.settle().report().stopped == report.stopped, "a new holder leaves it too"
+
+
+def test_a_refused_ddl_of_a_table_that_is_left_is_left_out_and_the_others_go_on() -> None:
+    world, every = golden_world("everything"), wanted()
+    found = world.source.ddl_events(Scope(world.tenant), Window(world.snapshot_ts, world.end_ts)).events
+    ddl = next(one for one in found if one.action == "add column" and len(concerned(one)) == 1)
+    (name,) = concerned(ddl)
+    run = Run(uri=FEED.uri, document={"tistream": {"on-table-error": "leave-table"}}, sink=refusing(ddl))
+    report = run.settle().report()
+    [stopped] = report.stopped
+    assert ((stopped.database, stopped.table), stopped.reason, stopped.left) == (name, "it is refused", True)
+    assert (report.phase, report.held_by, report.checkpoint_ts) == ("finished", [], run.world.end_ts)
+    there = by_table(run.messages())
+    assert {**there, name: None} == {**every, name: None}
+    assert ddl.commit_ts not in [ts for ts, _ in there[name]]
+    assert there[name] == [one for one in every[name] if one in there[name]]
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["of the table", "of the feed"])

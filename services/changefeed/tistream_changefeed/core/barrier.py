@@ -7,10 +7,14 @@ durable. It sends rows again once every shard has committed progress after the D
 durable. Only the progress that shards have committed into the sink counts. Reports of workers or of the meta server do
 not, because a worker that has lost the shard may still report.
 
-A table that has stopped in one shard stops in the others at the next barrier, because its DDLs wait for it. A shard
-that passes a DDL and then finds that another one has stopped a table before the DDL, because its sink has refused the
-DDL, stops the table behind the DDL. After a change of the feed all shards retry the table, and meet at the DDLs that
-have waited: what counts there is how far its events were sent (Progress.sent).
+A table that has stopped in one shard stops in the others at the next barrier, because its DDLs wait for it. If they
+send rows of the table too, they look for that every few seconds, and each stops it where it is. That needs no barrier,
+at which a shard that does not answer would hold up the others: no shard has passed a DDL of the table that another one
+has not, and each knows up to where it has sent the table.
+
+A shard that passes a DDL and then finds that another one has stopped a table before the DDL, because its sink has
+refused the DDL, stops the table behind the DDL. After a change of the feed all shards retry the table, and meet at the
+DDLs that have waited: what counts there is how far its events were sent (Progress.sent).
 """
 
 from __future__ import annotations
@@ -35,11 +39,17 @@ def behind(
     )
 
 
+def current(found: Mapping[int, Progress], fence: Fence, revision: Revision) -> dict[int, Progress]:
+    """The committed progress of those shards that have applied this revision. A shard under another one may retry its
+    tables. Progress of an earlier feed of the same name does not count."""
+    return {shard: one for shard, one in found.items() if _applies(one, fence.generation, revision.revision)}
+
+
 def stopped(found: Mapping[int, Progress], expected: range, own: int, until: Position) -> Iterator[StoppedTable]:
     """The tables that have stopped before `until` in one of the expected shards except `own`. `found` is the committed
-    progress by shard; none of these shards is behind `until`."""
+    progress by shard."""
     for shard in expected:
-        if shard != own:
+        if shard != own and shard in found:
             yield from (one for one in found[shard].stopped if not one.lacks and one.end < until)
 
 
@@ -52,6 +62,8 @@ def beyond(found: Mapping[int, Progress], expected: range, own: int, after: Posi
 
 
 def _reached(progress: Progress | None, generation: int, revision: int, until: Position) -> bool:
-    if progress is None or progress.fence.generation != generation:
-        return False
-    return progress.revision == revision and progress.sent >= until
+    return progress is not None and _applies(progress, generation, revision) and progress.sent >= until
+
+
+def _applies(progress: Progress, generation: int, revision: int) -> bool:
+    return (progress.fence.generation, progress.revision) == (generation, revision)

@@ -54,7 +54,8 @@ class Lane(Protocol):
 
     def adopt(self, other: StoppedTable, at: Position) -> list[Name]:
         """Stop what `other`, which has stopped in another shard, stands for, if the lane sends it. `at`: the position
-        where the shards meet. Returns the names of the tables that stop."""
+        where the shards meet, or up to which this shard has sent its events. Returns the names of the tables that
+        stop."""
 
 
 @dataclass(frozen=True, slots=True)

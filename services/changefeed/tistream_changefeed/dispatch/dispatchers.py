@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tistream.rules.table_rules import TableRules
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import Name
-from tistream_changefeed.dispatch.partition_rule import PartitionRule
+from tistream_changefeed.dispatch.partition_rule import PartitionBy, PartitionRule
 from tistream_changefeed.dispatch.topic import TopicExpression
 
 _RENAME = "rename table"
@@ -51,6 +51,16 @@ class Dispatchers:
         """The partition rule of a table; the default rule if no dispatcher matches."""
         found = self.of(database, table)
         return PartitionRule() if found is None else found.rule
+
+    @property
+    def spread(self) -> bool:
+        """Whether the rows of any table may go to several partitions."""
+        return any(entry.rule.by is not PartitionBy.TABLE for entry in self.entries)
+
+    def spreads(self, name: Name) -> bool:
+        """Whether the rows of a table may go to several partitions. The table "" stands for all tables of a
+        database."""
+        return not name[1] or self.rule(*name).by is not PartitionBy.TABLE
 
     def topic(self, database: str, table: str) -> str:
         """The topic of a table's rows; `default_topic` if no dispatcher matches."""

@@ -257,11 +257,13 @@ class Holder:
             if shard.catching:  # the holder was asked to stop
                 return None
         self._resolved_ts = view.resolved_ts()
+        sending.look()
         sending.sync()
         high = self._high(self._resolved_ts)
         if shard.at.low_ts < high:
             for batch in self.pipeline.scan(view.source, self._scope, shard.at, high, self.budget).batches():
                 self._send(sending, view, batch, high)
+                sending.look()
                 if batch.barrier is not None:
                     view.record_barrier(batch.barrier)
                     raise _undecodable(batch.barrier)

@@ -4,8 +4,8 @@ core/shard.py and the lanes in core/lanes.py decide."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tistream.clock import Clock
@@ -24,7 +24,7 @@ from tistream_changefeed.core.outgoing import NOTHING, Payload
 from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.segments import Segment, segments, windows
 from tistream_changefeed.core.shard import Shard, Transaction
-from tistream_changefeed.core.stopped import STOPPED_MAX
+from tistream_changefeed.core.stopped import STOPPED_MAX, StoppedTable
 from tistream_changefeed.core.sync_points import SyncMark, passed
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.sink import Encoded, Pipeline, Sink
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 
 BARRIER_LOOK_S = 0.05  # between two looks at the progress of the other shards
+LOOK_MS = 5_000  # between two looks of a shard at which tables have stopped in the others
 
 
 class HolderStopped(Exception):
@@ -63,6 +64,11 @@ class Sending:
     pause: Callable[[float], bool]
     late: Sequence[int] = ()
     _passed: Position | None = None  # the newest DDL that every shard is known to have sent
+    _refused: Position | None = None  # the end of the newest DDL that the sink has refused
+    _looked_ms: int = field(init=False)  # monotonic, at the tables of the other shards
+
+    def __post_init__(self) -> None:
+        self._looked_ms = self.sent_ms
 
     def segment(self, lane: Lane, one: Segment, pool: Pool, *, last: bool) -> None:
         """Send the rows and the DDL of a segment that belong to `lane`, and move the lane's position behind
@@ -122,6 +128,21 @@ class Sending:
             exact = not above and not self.shard.stopped and not any(one.stopped for one in others.values())
             self.commit(self.shard.send_ddl(self.pipeline.own((mark,) if exact else ()), after, 0))
 
+    def look(self) -> None:
+        """In a feed with several shards, stop the tables that have stopped in another shard before this one's position,
+        if this one sends rows of them too. Looks into the sink every LOOK_MS, and waits for no shard. Called between
+        two segments. Raises FeedFailed."""
+        shared, now_ms = self.pipeline.shared, self.clock.monotonic_ms()
+        if shared is None or now_ms - self._looked_ms < LOOK_MS:
+            return
+        self._looked_ms = now_ms
+        shard, order = self.shard, self.shard.order
+        there = barrier.current(self.sink.shards(), order.fence, order.revision)
+        found = barrier.stopped(there, range(order.shards), order.shard, shard.at)
+        self._adopt(MainLane(shard), (one for one in found if shared(one.name)), shard.at)
+        if shard.stops_unstored:
+            self.commit(shard.send(NOTHING, 0, (), shard.at))
+
     def stop_refused(self, error: TablesRefused) -> None:
         """Stop tables of which the sink has refused a row or a DDL, after the position that it has acknowledged. The
         events of the other tables are read again from there. Raises FeedFailed."""
@@ -154,11 +175,15 @@ class Sending:
             if self.pause(BARRIER_LOOK_S):
                 raise HolderStopped
         self.tally.barrier_seconds += (self.clock.monotonic_ms() - begun_ms) / 1000
-        for one in barrier.stopped(found, expected, order.shard, until):
-            for name in lane.adopt(one, until):
+        self._adopt(lane, barrier.stopped(found, expected, order.shard, until), until)
+        return found
+
+    def _adopt(self, lane: Lane, tables: Iterable[StoppedTable], at: Position) -> None:
+        """Stop tables of `lane` that have stopped in another shard."""
+        for one in tables:
+            for name in lane.adopt(one, at):
                 self._check_room(name, one.reason)
                 log.error("a table has stopped in another shard", extra=self._fields(name, one.reason, left=one.left))
-        return found
 
     def _meet_behind(self, lane: Lane, ddl_end: Position | None) -> None:
         """In a feed with several shards, wait until every shard has sent the DDL before the position `ddl_end`.
@@ -248,6 +273,8 @@ class Sending:
             reason = f"DDL job {event.job_id} at commit_ts {event.commit_ts} waits for {waits_for.held_by.object}"
             self._wait(names, before, reason)
             return
+        if end == self._refused:
+            return  # its tables have stopped for it, and a person has chosen to leave them behind
         try:
             marks = self.pipeline.ddl(event, pool.source.table, self.sink.partitions)
         except FatalError as error:
@@ -259,11 +286,13 @@ class Sending:
         if not marks:
             return
         self.sent_ms = self.clock.monotonic_ms()
-        if several:
-            own = self.pipeline.own(marks)
-            self.commit(lane.send_ddl(own, end, self.pipeline.skipped(own)))
-        else:
-            self.commit(lane.send(NOTHING, 0, marks, end, self.pipeline.skipped(marks)))
+        own = self.pipeline.own(marks) if several else marks
+        skipped = self.pipeline.skipped(own)
+        try:
+            self.commit(lane.send_ddl(own, end, skipped) if several else lane.send(NOTHING, 0, own, end, skipped))
+        except TablesRefused as error:
+            self._refused = end if error.of_ddl else None
+            raise
 
     def _wait(self, names: Sequence[Name], before: Position, reason: str) -> None:
         """Stop all tables that a DDL concerns, because the DDL must wait for one of them that has stopped already.
@@ -275,7 +304,8 @@ class Sending:
 
     def _stop(self, name: Name, before: Position, reason: str, stage: HeldStage = "encode") -> None:
         """Stop a table after the position `before`, if the configuration says that errors stop tables. Otherwise raises
-        FeedFailed, which stops the feed. The other shards of a feed stop the table where they meet next."""
+        FeedFailed, which stops the feed. The other shards of a feed stop the table where they meet next, or at their
+        next `look`."""
         choice = self.pipeline.errors.on_table_error(name)
         if choice == "stop-feed":
             raise failed(stage, ".".join(name), reason)

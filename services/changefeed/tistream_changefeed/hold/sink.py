@@ -148,6 +148,11 @@ class Pipeline(Protocol):
         none."""
 
     @property
+    def shared(self) -> Callable[[Name], bool] | None:
+        """Returns whether several shards of the feed send rows of a table, or of a database if the table is ""; None if
+        each table has one shard."""
+
+    @property
     def errors(self) -> ErrorRules:
         """The rules for a table that has an event which cannot be sent: stop the table, or write a dead letter."""
 

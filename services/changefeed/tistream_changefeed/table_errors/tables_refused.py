@@ -9,8 +9,8 @@ from tistream.schema.visible import Name
 
 class TablesRefused(Exception):
     """Raised by a sink that has written nothing of a transaction, because it refuses what the transaction writes to
-    these tables. The tables stop, and the others go on."""
+    these tables. The tables stop, and the others go on. `of_ddl`: whether it refuses the transaction's DDL."""
 
-    def __init__(self, names: Sequence[Name], reason: str) -> None:
+    def __init__(self, names: Sequence[Name], reason: str, *, of_ddl: bool = False) -> None:
         super().__init__(reason)
-        self.names = tuple(names)
+        self.names, self.of_ddl = tuple(names), of_ddl

@@ -78,6 +78,10 @@ class LakePipeline:
         """Return None: there are no sync points, because each commit of a table states its ts."""
 
     @property
+    def shared(self) -> None:
+        """Return None: a feed into Iceberg has one shard (implements Pipeline.shared)."""
+
+    @property
     def tables(self) -> FeedTables:
         """The selection of the tables whose rows must be read."""
         return self.filter.read

@@ -73,9 +73,7 @@ class DdlRunner:
         try:
             found = ddl_statements(mark, self.dialect)
         except DdlRefused as error:
-            raise TablesRefused(
-                mark.names, _named(mark, str(error), "do by hand what it says, then skip it")
-            ) from error
+            raise _refused_ddl(mark, str(error), "do by hand what it says, then skip it") from error
         for step, sql in enumerate(found):
             self._step(mark, step, sql)
 
@@ -161,8 +159,7 @@ class DdlRunner:
 
     def _refused(self, error: TargetFailed, mark: DdlMark, server: MySqlTarget) -> Exception:
         if fault_of(error.code) == "table":
-            remedy = "do by hand what it says, or skip it, then resume the feed"
-            return TablesRefused(mark.names, _named(mark, str(error), remedy))
+            return _refused_ddl(mark, str(error), "do by hand what it says, or skip it, then resume the feed")
         return self._failed(error, mark, server)
 
     def _failed(self, error: TargetFailed, mark: DdlMark, server: MySqlTarget) -> FeedFailed:
@@ -227,6 +224,7 @@ def _wait_until_unused(server: MySqlTarget, tables: list[Name]) -> None:
     server.execute("UNLOCK TABLES")
 
 
-def _named(mark: DdlMark, reason: str, remedy: str) -> str:
+def _refused_ddl(mark: DdlMark, reason: str, remedy: str) -> TablesRefused:
     event = mark.event
-    return f"DDL job {event.job_id} at commit_ts {event.commit_ts} ({event.query[:200]}): {reason}; {remedy}"
+    named = f"DDL job {event.job_id} at commit_ts {event.commit_ts} ({event.query[:200]})"
+    return TablesRefused(mark.names, f"{named}: {reason}; {remedy}", of_ddl=True)

@@ -59,6 +59,10 @@ class MySqlPipeline:
         return (NewTables(tuple(versions)),)
 
     @property
+    def shared(self) -> None:
+        """Return None: one shard sends the rows of a table (implements Pipeline.shared)."""
+
+    @property
     def tables(self) -> ShardTables:
         """The selection of the tables whose rows must be read."""
         return ShardTables(self.filter.read, self.shard)

@@ -54,6 +54,10 @@ class StoragePipeline:
         """Return None: a feed into files has no sync points (implements Pipeline.sync_points)."""
 
     @property
+    def shared(self) -> None:
+        """Return None: a feed into files has one shard (implements Pipeline.shared)."""
+
+    @property
     def tables(self) -> FeedTables:
         """The selection of the tables whose rows must be read."""
         return self.filter.read

@@ -20,6 +20,7 @@ from tistream_changefeed.core.segments import Segment, segments
 from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import SkippedEvents
 from tistream_changefeed.hold.sink import DeadLetter, Pipeline
+from tistream_changefeed.rows.split import kinds
 from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_changefeed.table_errors.table_failed import TableFailed
 
@@ -201,7 +202,7 @@ def test_skips_of_a_batch_are_found_once_each() -> None:
 
 
 class Counted(np.ndarray[Any, Any]):
-    """An array of commit_ts, and the number of elements that were compared."""
+    """An array, and the number of elements that were compared."""
 
     compared = 0
 
@@ -226,3 +227,14 @@ def test_the_work_for_skips_grows_with_their_number_and_not_with_its_square() ->
     assert [place for place, _ in SkippedEvents(named, "d", 1_000).rows(counted)] == at.tolist()
     assert len(batch) > 50
     assert Counted.compared < 20 * len(batch)
+
+
+def test_the_work_for_letters_grows_with_their_number_and_not_with_its_square() -> None:
+    batch = max(golden_window().batches, key=len)
+    counted = replace(batch, new_at=batch.new_at.view(Counted), old_at=batch.old_at.view(Counted))
+    skip, ops = Skip(commit_ts=1, table="a.b", key="00", reason="r"), ("delete", "update", "insert")
+    Counted.compared = 0
+    told = [json.loads(of_row(counted, at, skip, "d", 1 << 20).value or b"")["op"] for at in range(len(batch))]
+    assert Counted.compared < 20 * len(batch)
+    assert told == [ops[kind] for kind in kinds(batch).tolist()]
+    assert len(batch) > 50

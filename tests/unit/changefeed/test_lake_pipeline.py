@@ -21,13 +21,16 @@ from tistream.read.events import Events, Image, Rows
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb import table as tidb
 from tistream.schema.visible import Name, TableVersion
+from tistream.wire.bulk.changefeeds import Skip
 from tistream_changefeed.hold.holder import IDLE_MS, PAUSE_MS
 from tistream_changefeed.hold.new_rows import NewRows
 from tistream_changefeed.hold.pool import Pool
+from tistream_changefeed.hold.sink import Pipeline
 from tistream_changefeed.rows.net import net
 from tistream_changefeed.sinks.iceberg.lake_feed import lake_feed
 from tistream_changefeed.sinks.iceberg.lake_pipeline import TableDdl
 from tistream_changefeed.sinks.left_out import LetterMark
+from tistream_changefeed.sinks.mysql.mysql_feed import mysql_feed
 from tistream_changefeed.table_errors.table_failed import TableFailed
 
 URI = "iceberg://lake?catalog-uri=sqlite:////lake/c.db&warehouse=file:///lake&mode=both"
@@ -137,6 +140,23 @@ def test_a_row_whose_key_no_calendar_has_stops_the_feed_or_is_a_dead_letter() ->
     assert (found.value.commit_ts, found.value.key) == (12, key)
     changes = lake_feed(URI.replace("both", "changelog"), {}).pipeline.rows(by_day(), lambda _: 1)
     assert (changes.messages.commit_ts.tolist(), changes.letters) == ([11, 12, 13, 14, 15], ())
+
+
+def test_a_skipped_update_of_a_key_deletes_the_row_that_no_later_event_would_find() -> None:
+    keys = {ts: record_key(100, {15: 11}.get(ts, ts)).hex() for ts in (12, 13, 14, 15)}
+    skips = [Skip(commit_ts=ts, table="d.t", key=key, reason="r") for ts, key in keys.items()]
+    of_sinks: list[tuple[Pipeline, list[int]]] = [
+        (lake_feed(URI, {}, skips).pipeline, [11, 15]),  # the old key of 14 is one that the table cannot have
+        (mysql_feed("mysql://db/", {}, skips).pipeline, [11, 14, 15]),
+        (lake_feed(URI.replace("both", "changelog"), {}, skips).pipeline, [11]),  # it has events, not rows
+    ]
+    for pipeline, wanted in of_sinks:
+        sent = pipeline.rows(by_day(), lambda _: 1)
+        assert sent.messages.commit_ts.tolist() == wanted
+        assert [one.commit_ts for one in sent.letters] == [*keys]
+        (rows,) = sent.messages.window.rows
+        sides = [(old >= 0, new >= 0) for old, new in zip(rows.old_at, rows.new_at, strict=True)]
+        assert sides == [(False, True), *[(True, False)] * (len(wanted) - 1)]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ topic. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tistream_changefeed.dead_letters.letter import of_ddl, of_row
 from tistream_changefeed.dead_letters.skips import SkippedEvents, without
 from tistream_changefeed.hold.sink import DeadLetter
 from tistream_changefeed.rows.row_batch import RowBatch
+from tistream_changefeed.rows.split import changed
 from tistream_changefeed.rows.window import taken
 
 
@@ -36,10 +37,13 @@ class LetterMark:
 
 
 def without_skipped(
-    batch: RowBatch, skips: SkippedEvents, shown: RowBatch | None = None
+    batch: RowBatch, skips: SkippedEvents, shown: RowBatch | None = None, *, by_key: bool = False
 ) -> tuple[RowBatch, list[DeadLetter]]:
     """Leave the events that `skips` names out of a batch. Returns the other events, and a dead letter for each event
-    that is left out. `shown`: the same batch with the columns that letters may show; None: all of them."""
+    that is left out. `shown`: the same batch with the columns that letters may show; None: all of them.
+
+    `by_key`: the sink has the rows of tables, and finds them by their handle keys. An update that changes the key then
+    becomes a delete of the old row: no later event would find that row, and another row may get its key."""
     left_out = skips.rows(batch)
     if not left_out:
         return batch, []
@@ -49,7 +53,11 @@ def without_skipped(
         )
         for at, skip in left_out
     ]
-    return taken(batch, np.flatnonzero(without(batch, left_out))), letters
+    stays = without(batch, left_out)
+    if by_key:
+        moved = ~stays & changed(batch, batch.handle)
+        batch, stays = replace(batch, new_at=np.where(moved, -1, batch.new_at)), stays | moved
+    return taken(batch, np.flatnonzero(stays)), letters
 
 
 def ddl_letter(event: DdlEvent, skips: SkippedEvents) -> LetterMark | None:

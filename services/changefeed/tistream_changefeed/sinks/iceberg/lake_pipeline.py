@@ -114,17 +114,20 @@ class LakePipeline:
         named and, if the configuration says so, those with a row that the mirrored table cannot have because of
         its key. If the table can have one of the two rows of such an update, that row is sent. Raises
         TableFailed."""
-        sent, letters = without_skipped(batch, self.skips)
+        sent, letters = without_skipped(batch, self.skips, by_key=self.mirrors)
         lost = lost_keys(sent) if self.mirrors else None
         if lost is None or not lost.columns:
             return sent, letters
-        name = ".".join(batch.version.name)
+        name, named = ".".join(batch.version.name), {at for at, _ in self.skips.rows(sent)}
         unfit = [
             Skip(
                 commit_ts=int(sent.commit_ts[at]), table=name, key=sent.raw[at].as_py().hex(), reason=_NO_DATE % column
             )
             for at, column in lost.columns.items()
+            if at not in named  # it deletes the old row only
         ]
+        if not unfit:
+            return lost.rest(sent), letters
         first = min(unfit, key=lambda one: one.commit_ts)
         if self.errors.on_row_error(batch.version.name) == "stop":
             reason = f"table {name}, commit_ts {first.commit_ts}, key {first.key}: {first.reason}; {_REMEDY}"

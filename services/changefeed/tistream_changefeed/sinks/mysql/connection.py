@@ -23,7 +23,7 @@ from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 _SESSION = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", f"SET SESSION wait_timeout = {IDLE_S}")
 _TIDB = ("SET SESSION tidb_txn_mode = 'pessimistic'", EXPLICIT_RANDOM)
-LENIENT = "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO'"
+LENIENT = "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES'"
 _FRESH_MS = IDLE_S * 1000 // 3
 
 

@@ -125,7 +125,8 @@ class DdlRunner:
             if event.table:
                 server.execute(f"USE {quoted_name(event.database)}")
             server.execute(f"SET SESSION timestamp = {session_time(mark)}")
-            self._watched(self.executor.submit(server.execute, sql), server, mark, large=large)
+            session = server.session_id()  # while the statement runs, the connection can ask nothing
+            self._watched(self.executor.submit(server.execute, sql), session, mark, large=large)
         except TargetFailed as error:
             if error.code != DATABASE_EXISTS or event.action != "create schema":
                 raise self._refused(error, mark, server) from error
@@ -133,9 +134,9 @@ class DdlRunner:
             self.tell(None)
             self.slot.rolled_back()
 
-    def _watched(self, running: Future[int], server: MySqlTarget, mark: DdlMark, *, large: bool) -> None:
-        """Wait until a DDL has ended, and report which sessions it waits for. One of a large table is ended if it waits
-        too long before it begins to work. Raises TargetFailed, FeedFailed."""
+    def _watched(self, running: Future[int], session: int, mark: DdlMark, *, large: bool) -> None:
+        """Wait until a DDL has ended, and report which sessions it waits for. `session`: the id of its own. One of a
+        large table is ended if it waits too long before it begins to work. Raises TargetFailed, FeedFailed."""
         wait = LockWait(math.ceil(self.lock_wait_s / LOOK_S))
         while True:
             try:
@@ -143,14 +144,14 @@ class DdlRunner:
                 return
             except TimeoutError:
                 pass
-            found = self.slot.rows(_STATE, (server.number, f"{COMMENT}%"))
+            found = self.slot.rows(_STATE, (session, f"{COMMENT}%"))
             if self.dialect is Dialect.TIDB or not wait.seen(found[0][0] if found else None):
                 self.tell(None)
                 continue
-            holders = self.slot.lock_holders(mark.names, server.number)
+            holders = self.slot.lock_holders(mark.names, session)
             self.tell(HeldBy(stage="ddl", object=holders.shown, reason=_waits_for(mark, holders)))
             if large and wait.over:
-                self.slot.execute(f"KILL QUERY {server.number}")
+                self.slot.execute(f"KILL QUERY {session}")
                 try:
                     running.result()
                     return
@@ -167,7 +168,7 @@ class DdlRunner:
         if error.code != LOCK_WAIT:
             return failure_of(error, self.server)
         try:
-            holders = lock_holders(server, mark.names, [self.slot.target().number])
+            holders = lock_holders(server, mark.names, [self.slot.target().session_id()])
         except TargetFailed as other:
             return failure_of(other, self.server)
         return _locked(mark, holders)

@@ -70,7 +70,7 @@ class LockHolders:
 def lock_holders(server: MySqlTarget, tables: Sequence[Name], own: Iterable[int]) -> LockHolders:
     """The sessions that hold a lock of the first of `tables` that is locked. `own`: the ids of the sink's own sessions,
     which are left out. Raises TargetFailed."""
-    ours = {*own, int(server.rows("SELECT CONNECTION_ID()")[0][0])}
+    ours = {*own, server.session_id()}
     for sql in _NAMED:
         for table in tables:
             if found := list(_sessions(server, sql, table, ours)):

@@ -83,7 +83,7 @@ class MySqlPipeline:
         letters: list[DeadLetter] = []
         kept = []
         for batch in self._filtered(raw_changes(events)):
-            sent, found = without_skipped(batch, self.skips)
+            sent, found = without_skipped(batch, self.skips, by_key=True)
             letters += found
             kept.append(sent)
         window = split(EventWindow(tuple(batch for batch in kept if len(batch)), ()), by_unique_index)

@@ -240,8 +240,8 @@ class TenantSource:
 
     def older_than(self, physical_ids: Iterable[int], begins_ts: int) -> bool:
         """Whether any of these ids may have had rows at `begins_ts` or at the tenant's snapshot, because its table or
-        partition existed then. If the history of that time was dropped, the ids are compared with the highest id of the
-        snapshot, because TiDB assigns ids in ascending order."""
+        partition existed then, or had been dropped and has come back since. If the history of that time was dropped,
+        the ids are compared with the highest id of the snapshot, because TiDB assigns ids in ascending order."""
         with self._lock:
             history = self._history()
             dropped = history.base_ts > history.snapshot_ts >= begins_ts
@@ -249,7 +249,7 @@ class TenantSource:
         if highest is not None:
             return any(one <= highest for one in physical_ids)
         with self._lock:
-            return any(history.owned(one, max(begins_ts, history.snapshot_ts)) for one in physical_ids)
+            return any(history.had_rows(one, max(begins_ts, history.snapshot_ts)) for one in physical_ids)
 
     def imports(self, physical_ids: Iterable[int]) -> dict[int, ImportPeriod]:
         """The last import into each of these physical ids that has had one."""

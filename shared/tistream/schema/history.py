@@ -22,6 +22,7 @@ from tistream.schema.ddl_event import DdlEvent, JobTracker, VisibleChange
 from tistream.schema.imports import ImportModes, ImportPeriod
 from tistream.schema.names import NameIndex
 from tistream.schema.records import BaseState, Record
+from tistream.schema.tidb import actions
 from tistream.schema.timeline import Timeline
 from tistream.schema.visible import Database, TableVersion, fold
 
@@ -73,6 +74,7 @@ class History:
         self._events: list[DdlEvent] = []
         self._jobs = JobTracker()
         self._imports = ImportModes()
+        self._recovered: dict[int, list[int]] = {}  # by physical id: when a dropped table came back with it
 
     # ---- writing
 
@@ -111,6 +113,7 @@ class History:
         _forget(self._database_versions, before_ts)
         _forget(self._versions, before_ts)
         _forget(self._owners, before_ts)
+        self._recovered = {one: found for one, found in self._recovered.items() if found[-1] > before_ts}
         self._names.forget(before_ts)
         self._jobs.forget(before_ts)
         del self._tables_ts[: bisect_left(self._tables_ts, before_ts)]
@@ -129,6 +132,10 @@ class History:
             dict(self._change_tables(commit_ts, touched.tables)),
             dict(self._change_databases(commit_ts, touched.databases)),
         )
+        if any(change.job is not None and change.job.type in actions.RECOVERS for change in touched.jobs):
+            for before, after in visible.tables.values():
+                for physical_id in after.head.physical_ids if after and not before else ():
+                    self._recovered.setdefault(physical_id, []).append(commit_ts)
         for one in touched.restored:
             self._imports.ran(self._physical_ids(one.ids), one.from_ts, one.to_ts)
         for change in touched.jobs:
@@ -265,12 +272,17 @@ class History:
         """Whether any TableInfo ever contained the id, visible or not, system schemas included."""
         return self._current.ever_had_id(physical_id)
 
-    def owned(self, physical_id: int, ts: int) -> bool:
-        """Whether a visible table had the physical id at `ts`. If the history at `ts` was dropped: whether one had it
-        at base_ts; so the result is True for an id that was created between the two, and False for one that was dropped
-        between them."""
+    def had_rows(self, physical_id: int, ts: int) -> bool:
+        """Whether the physical id may have had rows at `ts`: a visible table had it, or a dropped one, which RECOVER or
+        FLASHBACK has brought back since with these rows. If the history at `ts` was dropped, base_ts counts instead; so
+        the result is True for an id that was created between the two, and False for one that was dropped between
+        them."""
         owner = self._owners.get(physical_id)
-        return owner is not None and owner.at(max(ts, self.base_ts)) is not None
+        if owner is None:
+            return False
+        begins_ts = max(ts, self.base_ts)
+        came_ts = (at for at, table_id in owner.changes() if at > begins_ts and table_id is not None)
+        return owner.at(begins_ts) is not None or next(came_ts, None) in self._recovered.get(physical_id, ())
 
     def imports(self, physical_ids: Iterable[int] | None = None) -> dict[int, ImportPeriod]:
         """The last IMPORT INTO or restore into each of these physical ids that has had one (imports.py). With None: of

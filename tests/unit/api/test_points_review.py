@@ -15,7 +15,7 @@ import pytest
 from support.points_world import PointWorld, over, written
 from support.review_world import change, pulled, review_world
 from support.row_bytes import compact, row_v2
-from support.schema_records import column, database, drop, table, table_info
+from support.schema_records import DONE, column, database, drop, job, table, table_info
 from tistream.errors import Gone, InvalidRequest, Undecodable, UnknownName
 from tistream.format.run import SCHEMA as RUN_SCHEMA
 from tistream.model.span import WHOLE
@@ -208,6 +208,33 @@ def test_a_table_that_is_older_than_its_index_is_not_complete() -> None:
     check(one, "u", 80)
     with pytest.raises(NotComplete):
         check(one, "t", 80)
+
+
+@pytest.mark.parametrize("action", [25, 63])
+def test_a_table_that_was_dropped_before_the_pool_and_has_come_back_is_not_complete(action: int) -> None:
+    t, u = shape(100, "t", ["a"]), shape(110, "u", ["a"], partitions=[111, 112])
+    one = points(
+        [*BASE, table(60, 1, t), job(60, 8, action, DONE, table_id=100, existed=False), table(61, 1, u),
+         job(61, 9, action, DONE, table_id=110, existed=False)],
+        [change(70, 100, 1, v(6), v(5))],
+        logged_ts=10,
+    )  # fmt: skip
+    for name in ("t", "u"):
+        with pytest.raises(NotComplete):
+            check(one, name, 80)
+    check_histories(one, [{"id": 1}], 65)
+
+
+def test_a_table_that_was_created_and_came_back_above_the_pools_beginning_is_complete() -> None:
+    t = shape(100, "t", ["a"])
+    again = [table(60, 1, t), job(60, 8, 25, DONE, table_id=100, existed=False)]
+    made = [table(20, 1, t), job(20, 6, 3, DONE, table_id=100, existed=False)]
+    gone = [drop(40, 1, 100), job(40, 7, 4, DONE, table_id=100, existed=False)]
+    check(points([*BASE, *made, *gone, *again], []), "t", 80)
+    check(points([*BASE, *made, *gone, *again], [], begins_ts=15), "t", 80)
+    for begins_ts in (30, 50):
+        with pytest.raises(NotComplete):
+            check(points([*BASE, *made, *gone, *again], [], begins_ts=begins_ts), "t", 80)
 
 
 def test_a_row_without_a_key_has_a_history_by_its_rowid() -> None:

@@ -93,6 +93,7 @@ OF_SCHEMA = frozenset({1, 2, 26, 55, 63, 77, 80})
 # Actions on neither a database nor a table. Jobs of placement policies and resource groups have the policy's or group's
 # name in `schema_name` (upstream-formats 7), which is not a database.
 OF_NOTHING = frozenset({51, 52, 53, 62, 68, 69, 70, 76})
+RECOVERS = frozenset({25, 63})  # RECOVER TABLE, FLASHBACK TABLE; FLASHBACK DATABASE
 DROPS = frozenset({DROP_SCHEMA, DROP_TABLE, DROP_VIEW, DROP_SEQUENCE})
 
 # Every finished job of these types changes what SELECT shows. If such a job is done without a visible change in this

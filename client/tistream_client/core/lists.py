@@ -14,7 +14,8 @@ from tistream_client.core.steps import Asking, Fetch
 
 @dataclass(frozen=True, slots=True)
 class ColumnInfo:
-    """A column that SELECT shows. `sql_type` has the form of SHOW COLUMNS; `key`: it is part of an event's key."""
+    """A column that SELECT shows, without virtual generated ones, which events lack. `sql_type` has the form of SHOW
+    COLUMNS; `key`: it is part of an event's key."""
 
     id: int
     name: str

@@ -108,7 +108,7 @@ class Life:
         self.epoch = self.depth = 0
         self.resolved_ts = START
         self.finished = False
-        self.names = map(str, itertools.count())
+        self.names = map("{:016x}".format, itertools.count())
         self.failures: set[str] = set()
         self.state: dict[tuple[str, int], int] = {}
 

@@ -48,7 +48,7 @@ from tistream_changefeed.sinks.iceberg.kept.history import branch, earlier, has_
 from tistream_changefeed.sinks.iceberg.lake_files import sweep
 from tistream_changefeed.sinks.iceberg.marks import CURSOR, SEQUENCE, Told
 from tistream_changefeed.sinks.iceberg.table_schema import COMMIT_TIME, Shape, first_schema
-from tistream_changefeed.sinks.iceberg.target import Identifier, location
+from tistream_changefeed.sinks.iceberg.target import Identifier, is_location, location
 from tistream_changefeed.sinks.iceberg.upkeep import (
     DAY_MS,
     LOCATION,
@@ -274,7 +274,7 @@ class Lake:
                     transaction.remove_properties(*change.forgotten)
                 self._snapshot(transaction, change)
                 transaction.commit_transaction()
-                if sweeps:
+                if sweeps and is_location(self._warehouse, table.location()):
                     sweep(table, change.now_ms)
         except FeedFailed as error:
             if error.failure.cause == CONFLICT and self.load(table.name()) is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest
@@ -26,6 +26,7 @@ from tistream_changefeed.dead_letters.skips import SkippedEvents
 from tistream_changefeed.hold.feed import Allowed, Looked
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.sinks.allowed import check_hosts, storage_url
+from tistream_changefeed.sinks.iceberg.catalogs.opened import open_catalog
 from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_pipeline import LakePipeline
 from tistream_changefeed.sinks.iceberg.lake_sink import LakeSink
@@ -127,7 +128,7 @@ class LakeFeed:
             name = f"rest:{name}"
 
         def connect() -> Catalog:
-            return load_catalog(name, **properties)
+            return open_catalog(self.iceberg.catalog_type, name, properties)
 
         def check(url: str) -> object:
             return storage_url(url, allowed.file_urls)

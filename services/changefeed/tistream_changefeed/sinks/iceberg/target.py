@@ -16,6 +16,7 @@ OWN_NAMESPACE = "tistream"
 DATABASE = "{database}"
 Identifier = tuple[str, ...]
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+_PLACE = re.compile(r"[A-Za-z0-9_.-]+-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,13 @@ def location(warehouse: str, identifier: Identifier, name: str) -> str:
     new table with the old name must get another location. Characters that might lead out of the warehouse are
     replaced."""
     return f"{warehouse.rstrip('/')}/{_UNSAFE.sub('_', '.'.join(identifier))}-{name}"
+
+
+def is_location(warehouse: str, place: str) -> bool:
+    """Whether the URL `place` may be one of `location`, with a name of `random_id`. Only the files below such a place
+    belong to one table, so that those without a snapshot can be deleted: a property of a table may name any place."""
+    base = f"{warehouse.rstrip('/')}/"
+    return place.startswith(base) and _PLACE.fullmatch(place, len(base)) is not None
 
 
 def version_of(identifier: Identifier, number: int) -> Identifier:

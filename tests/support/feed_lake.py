@@ -110,7 +110,7 @@ class LakeRun:
 
     @property
     def allowed(self) -> Allowed:
-        return Allowed((), [*self.places, self.warehouse, f"file://{self.root}"])
+        return Allowed(("127.0.0.1",), [*self.places, self.warehouse, f"file://{self.root}"])
 
     def holder(self, last: int | None = None) -> Holder:
         """The next holder of the feed. `last`: after so many commits it is killed."""

@@ -77,7 +77,7 @@ def test_of_the_answers_of_a_rest_catalog_only_paths_and_lent_keys_are_used(tena
     answer = {"metadata-location": table.metadata_location, "metadata": metadata, "config": {**hostile, **keys}}
     bad = {**metadata, "properties": {"write.py-location-provider.impl": IMPL}}
     asked: list[str] = []
-    answers = {"/v1/config": (200, {}, config), TABLE: (200, {}, answer)}
+    answers: dict[str, tuple[int, dict[str, str], Any]] = {"/v1/config": (200, {}, config), TABLE: (200, {}, answer)}
     with rest(answers, asked) as url:
         lake = rest_lake(tenant, url)
         found = lake.load(T)
@@ -95,8 +95,8 @@ def test_of_the_answers_of_a_rest_catalog_only_paths_and_lent_keys_are_used(tena
 def test_a_rest_catalog_leads_to_no_other_address(tenant: Tenant) -> None:
     asked: list[str] = []
     other = "http://localhost:1/x"
-    config = {"/v1/config": (200, {}, {"overrides": {"uri": other}})}
-    moved = (307, {"Location": other}, {})
+    config: Any = {"/v1/config": (200, {}, {"overrides": {"uri": other}})}
+    moved: Any = (307, {"Location": other}, {})
     for answers in (
         config,
         {"/v1/config": moved},

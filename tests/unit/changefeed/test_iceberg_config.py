@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from sqlalchemy.engine import URL
 
 from support.feed_tables import Key, column, version
 from tistream.errors import InvalidRequest, TargetNotAllowed
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.sinks.feeds import feed_of
+from tistream_changefeed.sinks.iceberg.catalogs.address import opened_address
 from tistream_changefeed.sinks.iceberg.lake_feed import LakeFeed
 from tistream_changefeed.sinks.iceberg.upkeep import Keeping
 
@@ -71,6 +74,87 @@ def test_a_feed_writes_where_the_operator_allows() -> None:
     ):
         with pytest.raises(TargetNotAllowed):
             one.check_allowed(Allowed(hosts, urls))
+
+
+LAKE = Allowed(["kafka:9092", "db"], ["file:///lake"])
+
+
+def with_catalog(uri: str, kind: str = "sql") -> LakeFeed:
+    return feed(f"iceberg://lake?catalog-type={kind}&catalog-uri={quote(uri, safe='')}&warehouse=file:///lake")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "mysql+pymysql://u@kafka:9092/x?host=evil.example&local_infile=1",
+        "mysql+pymysql://u@kafka:9092/x?local_infile=1",
+        "mysql+pymysql://u@kafka:9092/x?unix_socket=/run/x",
+        "mysql+pymysql://u@kafka:9092/x?read_default_file=/etc/x",
+        "mysql+pymysql://u@kafka:9092/x?plugin=x",
+        "mysql+pymysql://u@kafka:9092/x?charset=a&charset=b",
+        "mysql+pymysql://u@kafka:9092/x?ssl_ca=/etc/passwd",
+        "mysql+pymysql://kafka:9092#@evil.example:3306/x?local_infile=1",
+        "mysql+pymysql://kafka:9092/a@evil.example:3306/x",
+        "mysql+pymysql://u@kafka:3306/x",
+        "mysql+pymysql:///x",
+        "postgresql://u@db,evil.example/x",
+        "postgresql://u@%2Frun/x",
+        "postgresql://u@db/host%3Devil.example",
+        "mysql+mysqldb://u@kafka:9092/x",
+        "oracle://u@db/x",
+        "https://db/x",
+        "sqlite:////lake/x#/../../etc/y.db",
+        "sqlite:////lake/../etc/y.db",
+        "sqlite:////lake/%2e%2e/etc/y.db",
+        "sqlite:////lake/c.db?uri=true",
+        "sqlite://",
+        "db",
+    ],
+)
+def test_a_catalog_elsewhere_is_refused_however_its_address_is_written(uri: str) -> None:
+    found = with_catalog(uri)
+    with pytest.raises(TargetNotAllowed):
+        found.check_allowed(LAKE)
+    with pytest.raises(TargetNotAllowed):
+        found.lake({}, LAKE)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://u@db/x",
+        "https://db#@evil.example/",
+        "https://db\\@evil.example/",
+        "https://db?x",
+        "ftp://db/",
+        "https://[::1]/",
+    ],
+)
+def test_a_rest_catalog_elsewhere_is_refused(uri: str) -> None:
+    with pytest.raises(TargetNotAllowed):
+        with_catalog(uri, "rest").check_allowed(LAKE)
+    with pytest.raises(TargetNotAllowed):
+        with_catalog(uri, "rest").lake({}, LAKE)
+
+
+def test_a_secret_is_part_of_an_address_and_moves_it_nowhere() -> None:
+    database = "mysql+pymysql://u:${secret:p}@kafka:9092/x?charset=utf8mb4&connect_timeout=5"
+    for password in ("a@evil.example:9092/y?z=", "p#@/%?:", "${secret:p}"):
+        url = opened_address("sql", database, {"p": password}, LAKE)
+        assert isinstance(url, URL)
+        assert (url.password, url.host, url.port, url.database) == (password, "kafka", 9092, "x")
+    with_catalog(database).check_allowed(LAKE)
+    file = with_catalog("sqlite:////lake/${secret:x}")
+    file.check_allowed(LAKE)
+    with pytest.raises(TargetNotAllowed):
+        file.lake({"x": "../tistream/meta.db"}, LAKE)
+    for uri in ("https://${secret:p}/", "https://db${secret:p}/"):
+        with pytest.raises(TargetNotAllowed):
+            opened_address("rest", uri, {"p": "x@evil.example"}, LAKE)
+    assert opened_address("rest", "https://db/${secret:p}/a", {"p": "b/c"}, LAKE) == "https://db/b%2Fc/a"
+    with pytest.raises(TargetNotAllowed):
+        opened_address("sql", "${secret:p}", {"p": "mysql+pymysql://u@evil.example:9092/x"}, LAKE)
+    with_catalog("postgresql://u@db/x?sslmode=verify-full&sslrootcert=/lake/ca.pem").check_allowed(LAKE)
 
 
 def test_two_tables_of_one_name_need_the_database_in_the_namespace() -> None:

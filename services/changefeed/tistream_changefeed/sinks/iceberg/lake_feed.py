@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from pyiceberg.catalog import Catalog
 
@@ -25,7 +25,8 @@ from tistream_changefeed.core.shard import Order
 from tistream_changefeed.dead_letters.skips import SkippedEvents
 from tistream_changefeed.hold.feed import Allowed, Looked
 from tistream_changefeed.hold.sink import Pipeline, Sink
-from tistream_changefeed.sinks.allowed import check_hosts, storage_url
+from tistream_changefeed.sinks.allowed import storage_url
+from tistream_changefeed.sinks.iceberg.catalogs.address import check_address, opened_address
 from tistream_changefeed.sinks.iceberg.catalogs.opened import open_catalog
 from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_pipeline import LakePipeline
@@ -58,12 +59,7 @@ class LakeFeed:
         """Check that the operator allows the URL of the warehouse, and the catalog's host, or its file if it is SQLite.
         Raises TargetNotAllowed."""
         storage_url(self.iceberg.warehouse, allowed.file_urls)
-        catalog = urlsplit(self.iceberg.catalog_uri)
-        if catalog.scheme.startswith("sqlite"):
-            storage_url(f"file://{catalog.path.removeprefix('/')}", allowed.file_urls)
-        else:
-            port = catalog.port or (443 if catalog.scheme == "https" else 80)
-            check_hosts([f"{catalog.hostname or ''}:{port}"], allowed.hosts)
+        check_address(self.iceberg.catalog_type, self.iceberg.catalog_uri, allowed)
 
     def plan(self, tables: Sequence[TableVersion]) -> FeedPlan:
         """Plan the Iceberg tables and columns for the tables that exist. Raises InvalidRequest if the rules
@@ -110,11 +106,11 @@ class LakeFeed:
 
     def lake(self, values: Mapping[str, str], allowed: Allowed) -> Lake:
         """Build the client of the feed's catalog; it connects at the first call. `values`: the values of the feed's
-        secrets by name. Raises TargetNotAllowed if the operator does not allow the warehouse."""
+        secrets by name. Raises TargetNotAllowed if the operator does not allow the warehouse or the catalog."""
         place, _, options = storage_url(self.iceberg.warehouse, allowed.file_urls).partition("?")
-        properties = {
+        properties: dict[str, Any] = {
             "type": self.iceberg.catalog_type,
-            "uri": filled(self.iceberg.catalog_uri, values),
+            "uri": opened_address(self.iceberg.catalog_type, self.iceberg.catalog_uri, values, allowed),
             "warehouse": place,
             **{f"s3.{name}": value for name, value in parse_qsl(options)},
         }

@@ -29,7 +29,7 @@ _REFUSED = re.compile(
 """Properties of a table that name code, addresses, credentials or other places."""
 
 
-def open_catalog(kind: str, name: str, properties: Mapping[str, str]) -> Catalog:
+def open_catalog(kind: str, name: str, properties: Mapping[str, Any]) -> Catalog:
     """Open a catalog. `kind`: "rest" or "sql". `properties`: those of pyiceberg, from the settings of the feed and of
     the operator; `warehouse` is the place of all files. pyiceberg's environment and file of settings are not used."""
     opened: type[CheckedRest | CheckedSql] = CheckedRest if kind == "rest" else CheckedSql
@@ -39,7 +39,7 @@ def open_catalog(kind: str, name: str, properties: Mapping[str, str]) -> Catalog
 class CheckedSql(SqlCatalog):
     """A catalog in an SQL database. Raises TargetNotAllowed for a table that is not allowed (`limited`)."""
 
-    def __init__(self, name: str, **properties: str) -> None:
+    def __init__(self, name: str, **properties: Any) -> None:
         super().__init__(name, **{**properties, PY_IO_IMPL: f"{LakeIO.__module__}.{LakeIO.__qualname__}"})
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> LakeIO:  # noqa: ARG002
@@ -55,7 +55,7 @@ class CheckedRest(RestCatalog):
     """A REST catalog at one address. Raises TargetNotAllowed if it names another one, and for a table that is not
     allowed (`limited`)."""
 
-    def __init__(self, name: str, **properties: str) -> None:
+    def __init__(self, name: str, **properties: Any) -> None:
         self._given = properties
         super().__init__(name, **properties)
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from tistream.clock import ManualClock
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
-from tistream.wire.bulk.changefeeds import FeedAssignments, FeedShard, FeedWork
+from tistream.wire.bulk.changefeeds import FeedAssignments, FeedReport, FeedShard, FeedWork
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.limits import Limits
@@ -28,6 +28,8 @@ class World:
 
     def __init__(self) -> None:
         self.sealed: dict[str, str] = {"pw": "sealed-1"}
+        self.feeds = [SHARD]
+        self.broken: dict[str, Exception] = {}  # by feed: what the next attempt to begin it raises
         self.begun: list[dict[str, str]] = []
         http = HttpClient(transport=httpx.MockTransport(self._answer))
         metrics = ChangefeedMetrics(CollectorRegistry())
@@ -47,13 +49,19 @@ class World:
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.busy.append(json.loads(request.content)["busy"])
-        work = FeedWork(
-            shard=SHARD, epoch=1, sink_uri="kafka://b:1/t", config={}, start_ts=1, end_ts=None, secrets=self.sealed
-        )
-        return httpx.Response(200, content=FeedAssignments(shards=[work], quota_sharers=self.sharers).model_dump_json())
+        self.reported = [FeedReport.model_validate(one) for one in json.loads(request.content)["reports"]]
+        shards = [
+            FeedWork(
+                shard=one, epoch=1, sink_uri="kafka://b:1/t", config={}, start_ts=1, end_ts=None, secrets=self.sealed
+            )
+            for one in self.feeds
+        ]
+        return httpx.Response(200, content=FeedAssignments(shards=shards, quota_sharers=self.sharers).model_dump_json())
 
     def _new_holder(self, work: FeedWork) -> Holder:
         self.begun.append(work.secrets)
+        if (broken := self.broken.pop(work.shard.changefeed_id, None)) is not None:
+            raise broken
         raise InvalidRequest("the sink is not allowed")
 
 
@@ -66,6 +74,22 @@ def test_a_shard_begins_anew_when_a_secret_was_put_again_and_not_before() -> Non
     world.driver.beat()
     world.driver.beat()
     assert world.begun == [{"pw": "sealed-1"}, {"pw": "sealed-2"}]
+
+
+def test_a_feed_that_cannot_be_begun_is_tried_again_and_stops_no_other() -> None:
+    world = World()
+    world.feeds = [SHARD, SHARD.model_copy(update={"changefeed_id": "other"})]
+    world.broken = {"all": RuntimeError("password hunter2")}
+    world.driver.beat()
+    assert len(world.begun) == 2
+    assert world.driver.not_ready() is None
+    world.driver.beat()
+    first, other = world.reported
+    assert (first.phase, other.phase) == ("retrying", "failed")
+    assert first.error == "RuntimeError: the log of worker worker-1 says more"
+    world.driver.beat()
+    assert [one.phase for one in world.reported] == ["failed", "failed"], "it was tried again, and refused"
+    assert len(world.begun) == 3
 
 
 def test_a_worker_takes_its_share_of_a_quota_that_other_workers_use_too() -> None:

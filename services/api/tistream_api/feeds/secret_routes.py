@@ -11,6 +11,7 @@ from nacl.public import PublicKey
 
 from tistream.errors import InvalidRequest, SecretsOff
 from tistream.model.ids import TenantKey
+from tistream.secrets.pem import check_pem
 from tistream.secrets.references import NAME
 from tistream.secrets.sealing import seal
 from tistream.wire.bulk.secrets import VALUE_MAX, PutSecret, SealedSecret, SecretInfo, SecretList
@@ -48,16 +49,17 @@ def build_secret_router(meta: MetaClient, key: PublicKey | None) -> APIRouter:
     @gate.FEED_TENANT
     def put_secret(cluster_id: str, tenant_id: str, name: str, body: Body) -> Response:
         """Store a secret of the tenant, in place of one of the same name. Changefeeds that refer to it use the new
-        value within ten seconds. No call returns it."""
+        value within ten seconds. No call returns it. A value that begins as PEM does must be whole."""
         secret = _named(name)
-        wanted = read(PutSecret, body)
+        value = read(PutSecret, body).value.get_secret_value()
+        check_pem(value)
         if key is None:
             raise SecretsOff(
                 "this API server cannot seal secrets: set TISTREAM_API__SECRETS_PUBLIC_FILE to the public key of the "
                 "workers"
             )
         of = TenantKey.parse(name_of(cluster_id), name_of(tenant_id))
-        sealed = SealedSecret(sealed=seal(key, of, secret, wanted.value.get_secret_value()))
+        sealed = SealedSecret(sealed=seal(key, of, secret, value))
         return answered("PUT", _path(cluster_id, tenant_id, secret), sealed.model_dump_json().encode())
 
     @router.get(SECRETS, operation_id="ListSecrets", response_model=SecretList, responses=openapi.TENANT_PROBLEMS)

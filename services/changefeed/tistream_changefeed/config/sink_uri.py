@@ -40,6 +40,14 @@ def is_pem(value: str) -> bool:
     return value.startswith("-----BEGIN ") or is_placeholder(value)
 
 
+def unreadable_pem(option: str) -> str:
+    """The text of an error about an option whose PEM text cannot be read. It has no part of the text."""
+    key = option.rpartition("-")[2] == "key"
+    what, label = ("private key without a passphrase", "PRIVATE KEY") if key else ("certificate", "CERTIFICATE")
+    form = f"-----BEGIN {label}-----, lines of base64, -----END {label}-----"
+    return f"{option} is not a {what} in PEM ({form}): put its secret again"
+
+
 def placeholder(name: str) -> str:
     """The text that stands for the secret with this name."""
     return f"${{secret:{name}}}"

@@ -53,7 +53,8 @@ class Driver:
             self._end(key)
         self._refused = {key: report for key, report in self._refused.items() if key in wanted}
         for key, work in wanted.items():
-            if key not in self._holders and key not in self._refused:
+            refused = self._refused.get(key)
+            if key not in self._holders and (refused is None or refused.phase == "retrying"):
                 self._begin(key, work)
         self._beaten = True
         self._count(reports)
@@ -80,12 +81,20 @@ class Driver:
         fields = {"feed": work.shard.changefeed_id, "tenant": f"{work.shard.cluster_id}/{work.shard.tenant_id}"}
         try:
             holder = self.new_holder(work)
+            self.threads.begin(holder)
         except TiStreamError as error:
             log.error("a feed's configuration was refused", extra={**fields, "error": str(error)})
-            self._refused[key] = _refusal(work, str(error))
+            self._refused[key] = _refusal(work, "failed", str(error))
             return
+        except Exception as error:  # or no shard that follows would begin
+            reason = f"{type(error).__name__}: the log of worker {self.node_id} says more"  # the text may have a secret
+            before = self._refused.get(key)
+            if before is None or before.error != reason:
+                log.exception("a shard could not be begun, and is tried again at each beat", extra=fields)
+            self._refused[key] = _refusal(work, "retrying", reason)
+            return
+        self._refused.pop(key, None)
         self._holders[key] = holder
-        self.threads.begin(holder)
         log.info("shard held", extra={**fields, "shard": work.shard.shard, "epoch": work.epoch})
 
     def _end(self, key: Key) -> None:
@@ -106,13 +115,14 @@ def _key(work: FeedWork) -> Key:
     return of.cluster_id, of.tenant_id, of.changefeed_id, of.shard, of.generation, work.epoch, secrets
 
 
-def _refusal(work: FeedWork, reason: str) -> FeedReport:
-    """The report of a shard that cannot run. `reason`: why."""
+def _refusal(work: FeedWork, phase: Phase, reason: str) -> FeedReport:
+    """The report of a shard that could not be begun. `phase`: `retrying` if the next beat begins it again. `reason`:
+    why."""
     held = HeldBy(stage="encode", object=work.shard.changefeed_id, reason=reason)
     return FeedReport(
         shard=work.shard,
         epoch=work.epoch,
-        phase="failed",
+        phase=phase,
         checkpoint_ts=None,
         resolved_ts=0,
         held_by=[held],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from tistream_changefeed.config.sink_uri import unreadable_pem
 from tistream_changefeed.core.failure import FeedFailed, failed, refused, retry
 
 _TOO_LARGE = frozenset(("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "_MSG_SIZE_TOO_LARGE"))
 _REFUSED = {
     "TOPIC_AUTHORIZATION_FAILED": "the broker refuses writes to the topic: grant WRITE and DESCRIBE of it",
     "CLUSTER_AUTHORIZATION_FAILED": "the broker refuses idempotent writes: grant IDEMPOTENT_WRITE of the cluster",
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "the broker refuses the transactional id: grant WRITE and DESCRIBE of it, "
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "the broker refuses the transactional id: grant WRITE and DESCRIBE of "
+    "those that begin with `tistream-`, "
     'or set delivery = "at-least-once"',
     "INVALID_TOPIC_EXCEPTION": "the broker does not accept the topic's name",
     "INVALID_REPLICATION_FACTOR": "the cluster has fewer brokers than replication-factor",
@@ -20,6 +22,8 @@ CONNECTING = {
     "_AUTHENTICATION": "the broker refuses sasl-user, sasl-password or sasl-mechanism: put the secret again",
     "_SSL": "TLS with the broker fails: check the secrets of ca, cert and key",
 }
+_PEM = {"ssl.ca.pem": "ca", "ssl.certificate.pem": "cert", "ssl.key.pem": "key"}
+"""The options that have PEM texts, by the names of librdkafka's properties, which its errors quote."""
 _PLAIN = "security.protocol"
 """The client says so when a broker closes a connection before it has answered. A broker that ends does so too."""
 UNSERVED = frozenset(("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_LEADER_EPOCH",
@@ -51,6 +55,15 @@ def failure_of(name: str, text: str, where: str, *, ended: bool = False) -> Feed
     return retry("sink", where, _passing(name, text, ended=ended), name)
 
 
+def settings_refused(text: str, where: str) -> FeedFailed:
+    """Build the FeedFailed for settings with which the client cannot be built; `text` is its error. `where` names the
+    sink. A PEM text that cannot be read is named by its option."""
+    option = next((option for name, option in _PEM.items() if name in text), None)
+    if option is not None:
+        return refused(where, unreadable_pem(option), "_SSL")
+    return failed("sink", where, f"the Kafka client does not take the settings of the feed ({text})", "_INVALID_ARG")
+
+
 def closed_before_answer(line: str) -> bool:
     """Whether a line of the client's log says that a broker closed a connection before it had answered at all. The
     broker may require TLS or SASL; the client's errors do not say so."""
@@ -60,7 +73,10 @@ def closed_before_answer(line: str) -> bool:
 def _passing(name: str, text: str, *, ended: bool) -> str:
     """The text for an error that is retried, with advice if its name or text suggests a cause."""
     if name in _FENCED:
-        return f"another producer has the feed's transactional id ({name})"
+        return (
+            f"another producer has the feed's transactional id ({name}); if that lasts, another feed of an earlier "
+            "release has the same id: create this one under another changefeed_id"
+        )
     if _PLAIN in text or ended:
         return f"the broker ends connections: does it want enable-tls=true, or a sasl-user? ({text or name})"
     if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"):

@@ -14,7 +14,13 @@ from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, Resource
 from tistream.concurrency import sleep
 from tistream_changefeed.core.failure import FeedFailed, failed, retry
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
-from tistream_changefeed.sinks.kafka.faults import UNSERVED, closed_before_answer, failure_of, names_cause
+from tistream_changefeed.sinks.kafka.faults import (
+    UNSERVED,
+    closed_before_answer,
+    failure_of,
+    names_cause,
+    settings_refused,
+)
 from tistream_changefeed.sinks.kafka.target import (
     PARTITIONS_DEFAULT,
     KafkaTarget,
@@ -60,7 +66,10 @@ class Topics:
         self._target = target
         conf: Any = {**common(target, client), "error_cb": self._remember}
         self._overheard = _Overheard()
-        self._admin = clients.admin(conf, logger=self._overheard)
+        try:
+            self._admin = clients.admin(conf, logger=self._overheard)
+        except KafkaException as error:
+            raise settings_refused(error.args[0].str(), target.where) from error
         self._last: KafkaError | None = None  # what the connection said, which a call that times out does not say
         self._known: dict[str, int] = {}
         self._limits: dict[str, int] = {}

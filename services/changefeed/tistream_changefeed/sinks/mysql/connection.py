@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Sequence
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 from tistream.clock import Clock
@@ -20,6 +19,7 @@ from tistream_changefeed.sinks.mysql.lock_holders import LockHolders, lock_holde
 from tistream_changefeed.sinks.mysql.statements import Statement
 from tistream_changefeed.sinks.mysql.target import IDLE_S, PROGRESS, MySqlServer
 from tistream_changefeed.table_errors.tables_refused import TablesRefused
+from tistream_changefeed.tls import BadPem, identify, trusting
 
 _SESSION = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", f"SET SESSION wait_timeout = {IDLE_S}")
 _TIDB = ("SET SESSION tidb_txn_mode = 'pessimistic'", EXPLICIT_RANDOM)
@@ -201,10 +201,11 @@ def _refusal(one: Statement, reason: str) -> TablesRefused:
 
 
 def _context(server: MySqlServer) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=server.ca)
-    if server.cert is not None and server.key is not None:
-        with NamedTemporaryFile("w") as file:  # the class takes files only
-            file.write(f"{server.cert}\n{server.key}\n")
-            file.flush()
-            context.load_cert_chain(file.name)
+    """The TLS context of a connection. Raises FeedFailed if a PEM text cannot be read."""
+    try:
+        context = ssl.create_default_context() if server.ca is None else trusting(server.ca, "ssl-ca", others=False)
+        if server.cert is not None and server.key is not None:
+            identify(context, server.cert, server.key, ("ssl-cert", "ssl-key"))
+    except BadPem as error:
+        raise refused(server.where, str(error), "certificate") from error
     return context

@@ -56,10 +56,22 @@ def feed_fingerprint_without_a_row(original: Function) -> Function:
     return lambda self: original(self.between(0, max(0, len(self) - 1)))
 
 
-@mutant("tistream_changefeed:target.transactional_id", invariants=(40,), catchers=(f"{LIFE}[3]",))
+@mutant("tistream_changefeed:KafkaSink._new_producer", invariants=(40,), catchers=(f"{LIFE}[3]",))
 def feed_id_of_each_holder(original: Function) -> Function:
     """Each holder has a transactional id of its own, so the broker fences none."""
-    return lambda order: f"{original(order)}-{order.fence.epoch}"
+    return lambda self, name: original(self, f"{name}-{self._order.fence.epoch}")
+
+
+@mutant(
+    "tistream_changefeed:producer_ids.written_id",
+    invariants=(40,),
+    catchers=("test_a_holder_of_an_earlier_release_that_wakes_up_writes_nothing",),
+)
+def feed_begins_under_the_dotted_id(original: Function) -> Function:
+    """A feed begins under its dotted id, which a holder of an earlier release does not fence."""
+    from tistream_changefeed.sinks.kafka.producer_ids import shard_id
+
+    return lambda order, found: shard_id(order) if found is None else original(order, found)
 
 
 @mutant(

@@ -123,6 +123,22 @@ def test_the_transaction_of_a_holder_that_was_replaced_is_never_seen(broker: Loc
     assert values(broker, "replaced")[0] == [b"a", b"b", b"c"]
 
 
+def test_feeds_whose_ids_read_the_same_write_side_by_side(broker: LocalKafka) -> None:
+    target = target_of(broker, "side-by-side")
+    order = replace(ORDER, tenant=TenantKey("7", "acme-eu"))
+    one = Holding(target, order).open()
+    twin = Holding(target, replace(ORDER, feed_id="eu-orders")).open()
+    for ts in (101, 103):
+        one.send((ts, 0, b"%d" % ts))
+        twin.send((ts + 1, 0, b"%d" % (ts + 1)))
+    new = Holding(target, replace(order, fence=Fence(1, 2))).open()
+    with pytest.raises(FeedFailed, match="another producer has the feed's transactional id"):
+        one.send((105, 0, b"late"))
+    new.send((105, 0, b"105"))
+    twin.send((106, 0, b"106"))
+    assert values(broker, "side-by-side")[0] == [b"101", b"102", b"103", b"104", b"105", b"106"]
+
+
 def test_of_two_holders_with_one_epoch_the_broker_takes_the_messages_of_the_later_one(broker: LocalKafka) -> None:
     """As after a restore of the meta database, which then gives an epoch twice."""
     target = target_of(broker, "one-epoch")

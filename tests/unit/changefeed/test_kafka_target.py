@@ -12,6 +12,7 @@ from tistream_changefeed.sinks.allowed import check_hosts
 from tistream_changefeed.sinks.kafka import target as settings
 from tistream_changefeed.sinks.kafka.faults import failure_of
 from tistream_changefeed.sinks.kafka.feed_settings import parsed
+from tistream_changefeed.sinks.kafka.producer_ids import shard_id
 from tistream_changefeed.sinks.kafka.target import KafkaTarget, message_limit, partitions_wanted
 
 ORDER = Order(TenantKey("7", "acme"), "orders", 0, Fence(1, 1), 100)
@@ -54,11 +55,18 @@ def test_only_hosts_of_the_list_are_written_to() -> None:
 
 
 def test_delivery_decides_whether_the_producer_is_transactional() -> None:
-    once = settings.producer(KafkaTarget(("b:1",), "t"), ORDER)
+    once = settings.producer(KafkaTarget(("b:1",), "t"), shard_id(ORDER))
     assert once["transactional.id"] == "tistream-7-acme-orders-0"
-    least = settings.producer(KafkaTarget(("b:1",), "t", delivery="at-least-once"), ORDER)
+    least = settings.producer(KafkaTarget(("b:1",), "t", delivery="at-least-once"), shard_id(ORDER))
     assert "transactional.id" not in least
     assert all(one["enable.idempotence"] and one["acks"] == "all" for one in (once, least))
+
+
+def test_acknowledgements_of_fewer_replicas_are_accepted_with_a_warning() -> None:
+    document = {"tistream": {"delivery": "at-least-once"}}
+    assert parsed("kafka://b:9092/t?required-acks=-1", document).warnings == ()
+    (warning,) = parsed("kafka://b:9092/t?required-acks=1", document).warnings
+    assert "required-acks = 1 is accepted and changes nothing" in warning
 
 
 def test_partitions_and_sizes_are_bounded_by_the_topic() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from support.earlier_kafka_sink import EarlierKafkaSink
 from support.model_kafka import Faults, ModelKafka
 from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
@@ -73,8 +74,9 @@ class Killed(Exception):
 class Life:
     """Holders one after the other, and sometimes two at once."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = Random(seed)
+    def __init__(self, seed: int, tenant: TenantKey = TENANT, *, earlier: bool = False) -> None:
+        """`earlier`: some of the first holders are workers of an earlier release."""
+        self.rng, self.tenant, self.earlier = Random(seed), tenant, earlier
         self.rows = history(self.rng)
         self.ddls = set(self.rng.sample(sorted(self.rows), 5))
         self.clock = ManualClock(4_000_000_000_000)
@@ -95,7 +97,9 @@ class Life:
         shard = self._new_shard()
         while shard.phase != "finished":
             clients = self.kafka.clients(self._pause, lambda: True)
-            sink = KafkaSink(KafkaTarget(("broker:9092",), "a"), shard.order, self.clock, clients)
+            earlier = self.earlier and self.epoch < 8 and self.rng.random() < 0.5
+            kind = EarlierKafkaSink if earlier else KafkaSink
+            sink = kind(KafkaTarget(("broker:9092",), "a"), shard.order, self.clock, clients)
             try:
                 opened = self._open(shard, sink)
                 if opened and self._work(shard, sink):
@@ -112,7 +116,7 @@ class Life:
 
     def _new_shard(self) -> Shard:
         self.epoch += 1
-        return Shard(replace(ORDER, fence=Fence(1, self.epoch), end_ts=END), self.rng)
+        return Shard(replace(ORDER, tenant=self.tenant, fence=Fence(1, self.epoch), end_ts=END), self.rng)
 
     def _pause(self, seconds: float) -> None:
         if self._mortal and self.rng.random() < DEATHS:
@@ -188,7 +192,7 @@ class Life:
         """The newest committed record; its transaction may not be marked everywhere yet."""
         records = self.kafka.topics["a-progress"][0]
         values = [one.value for one in records if one.transaction and one.transaction.state == "committed"]
-        return decode(TENANT, [value for value in values if value is not None][-1], "log")
+        return decode(self.tenant, [value for value in values if value is not None][-1], "log")
 
     def _check_report(self, shard: Shard) -> None:
         """A checkpoint that is reported is never above what the log has."""
@@ -247,7 +251,7 @@ class Life:
     def windows(self, lost: int) -> ComparedWindows:
         """The windows in the progress records against the committed messages, but for the newest `lost` ones."""
         records = [SentMessage("a-progress", 0, one.key, one.value) for _, one in self.kafka.committed("a-progress", 0)]
-        windows = MessageWindows(shard_windows(records, TENANT, ORDER.feed_id))
+        windows = MessageWindows(shard_windows(records, self.tenant, ORDER.feed_id))
         seen = [
             (SentMessage(topic, number, one.key, one.value), int((one.value or b"").split(b".")[0]))
             for topic, count in TOPICS.items()
@@ -265,6 +269,14 @@ class Life:
 @pytest.mark.parametrize("seed", range(40))
 def test_each_event_is_sent_once_and_in_order_whatever_fails(seed: int) -> None:
     life = Life(seed)
+    life.run()
+    life.check()
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("seed", range(40, 60))
+def test_each_event_is_sent_once_under_a_dotted_id_whatever_fails(seed: int, earlier: bool) -> None:
+    life = Life(seed, TenantKey("7", "acme-eu"), earlier=earlier)
     life.run()
     life.check()
 
@@ -315,7 +327,7 @@ def test_progress_is_read_back_as_it_was_written() -> None:
     loading = replace(progress, load=Load(150, 7, "d.t", b"k\x00"))
     assert decode(TENANT, encode(TENANT, loading), "log") == loading
     assert json.loads(encode(TENANT, replace(loading, ddl=at)))["version"] == 3
-    newer = json.dumps({**json.loads(encode(TENANT, waiting)), "version": 5}).encode()
+    newer = json.dumps({**json.loads(encode(TENANT, waiting)), "version": 6}).encode()
     for spoiled in (b"", b"{}", b"[]", encode(TenantKey("7", "other"), progress), b'{"version":2}', newer):
         with pytest.raises(FeedFailed) as found:
             decode(TENANT, spoiled, "log")

@@ -24,7 +24,8 @@ members may be absent:
 * `window`: the fingerprints of the events of the record's transaction (fingerprints/windows.py).
 
 With `stopped` or `ddl`, `version` is 2, with `load` it is 3, and with `end` it is 4, because a program that does not
-know these members must not continue.
+know these members must not continue. It is 5 if the shard writes under a dotted transactional id
+(sinks/kafka/producer_ids.py), which a program that does not know them does not fence.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from tistream_changefeed.core.stopped import StoppedTable
 from tistream_changefeed.fingerprints import windows
 from tistream_changefeed.fingerprints.windows import SentWindow
 
-PLAIN, WITH_WAITS, WITH_LOAD, WITH_ENDS = VERSIONS = 1, 2, 3, 4
+PLAIN, WITH_WAITS, WITH_LOAD, WITH_ENDS, DOTTED = VERSIONS = 1, 2, 3, 4, 5
 
 
 class Fence(NamedTuple):
@@ -93,7 +94,7 @@ class Progress:
     newest DDL; None before the first DDL, and in a feed with one shard. `ids`: the broker's ids of the topics that were
     written, by name, as far as they are known. `load`: the progress of the initial load; None if all initial rows are
     in the sink, or the feed begins without any. `shards`: the number of shards of the feed; None in a record of an
-    earlier release.
+    earlier release. `dotted_id`: whether the shard writes into Kafka under a dotted transactional id.
     """
 
     at: Position
@@ -109,6 +110,7 @@ class Progress:
     ids: Mapping[str, str] = field(default_factory=dict)
     load: Load | None = None
     shards: int | None = None
+    dotted_id: bool = False
 
     @property
     def revision(self) -> int:
@@ -230,7 +232,7 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
     try:
         members: dict[str, Any] = json.loads(value)
         if members["version"] not in VERSIONS:
-            reason = f"the progress record has version {members['version']}; this program knows {PLAIN} to {WITH_ENDS}"
+            reason = f"the progress record has version {members['version']}; this program knows {PLAIN} to {DOTTED}"
             raise failed("sink", where, f"{reason}: upgrade the workers")
         return Progress(
             cursors.decode(Scope(tenant), members["cursor"]),
@@ -246,6 +248,7 @@ def decode(tenant: TenantKey, value: bytes, where: str) -> Progress:
             dict(members.get("ids", {})),
             _load(members),
             int(members["shards"]) if "shards" in members else None,
+            members["version"] == DOTTED,
         )
     except (ValueError, KeyError, TypeError, InvalidRequest) as error:
         reason = (
@@ -303,8 +306,8 @@ def _parsed(
 
 
 def _version(progress: Progress) -> int:
-    if _has_ends(progress):
-        return WITH_ENDS
+    if progress.dotted_id or _has_ends(progress):
+        return DOTTED if progress.dotted_id else WITH_ENDS
     if progress.load is not None:
         return WITH_LOAD
     return WITH_WAITS if progress.stopped or progress.ddl is not None else PLAIN

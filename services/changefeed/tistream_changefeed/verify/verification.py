@@ -34,6 +34,7 @@ from tistream_changefeed.pipeline import FeedPipeline
 from tistream_changefeed.sinks.allowed import check_hosts
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.feed_settings import RunnableFeed, parsed
+from tistream_changefeed.sinks.kafka.producer_ids import repair_id
 from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
 from tistream_changefeed.sinks.mysql.mysql_feed import mysql_feed
@@ -95,7 +96,7 @@ class Verifications:
         check_hosts(feed.hosts, self.hosts)
         target = feed.target.with_secrets(self.keys.values(tenant, ask.sink_uri, ask.config, ask.secrets))
         view = self._view_up_to(tenant, ask)
-        return _answered(_Comparing(ask, tenant, feed, how, target, view, self, deadline_ms).result)
+        return _answered(lambda: _Comparing(ask, tenant, feed, how, target, view, self, deadline_ms).result())
 
     def _tables(self, ask: VerifyFeed, tenant: TenantKey, deadline_ms: int) -> FeedVerification:
         if ask.repair_topic is not None:
@@ -332,7 +333,7 @@ class _Comparing:
             for one in encoded.framed(encoded.messages.chosen(np.array(at, np.int64))).each()
         ]
         messages += self._pipeline().resolved(self.ask.to_ts, {topic: count})
-        name = f"tistream-{self.tenant.cluster_id}-{self.tenant.tenant_id}-{self.ask.changefeed_id}-repair"
+        name = repair_id(self.tenant, self.ask.changefeed_id)
         KafkaRange(target, self.by.clock, self.deadline_ms, self.by.answer_s, self.by.clients).write(name, messages)
         return sum(len(at) for _, at in chosen.values())
 

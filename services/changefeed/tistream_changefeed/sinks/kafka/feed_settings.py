@@ -123,7 +123,7 @@ def parsed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] = (
     return RunnableFeed(
         config,
         _target(config),
-        found.warnings,
+        (*found.warnings, *_unused(config.kafka)),
         parts.dispatchers(config),
         parts.feed_filter(config),
         parts.column_selectors(config),
@@ -152,6 +152,13 @@ def _check_supported(kafka: KafkaConfig) -> None:
     """Check that the Kafka sink supports the configuration. Raises InvalidRequest."""
     if kafka.insecure_skip_verify:
         raise _refused("insecure-skip-verify is not supported: put the authority of the brokers into a secret, as ca")
+
+
+def _unused(kafka: KafkaConfig) -> tuple[str, ...]:
+    """Warnings of settings that are accepted and change nothing."""
+    if kafka.required_acks == -1:
+        return ()
+    return (f"required-acks = {kafka.required_acks} is accepted and changes nothing: a feed waits for all replicas",)
 
 
 def _target(config: FeedConfig) -> KafkaTarget:

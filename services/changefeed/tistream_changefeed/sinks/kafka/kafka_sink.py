@@ -1,9 +1,9 @@
 """Writes the transactions of one shard into Kafka, exactly once or at least once.
 
-Exactly once: messages and progress are one transaction of a producer whose transactional id is the shard's. `open`
-fences the previous holder's producer, whose open transaction is aborted, before it reads the progress. A sink that has
-failed is closed and replaced. It is not known whether its last commit succeeded, but the progress in the new sink shows
-it.
+Exactly once: messages and progress are one transaction of a producer whose transactional id is the shard's
+(producer_ids.py). `open` fences the previous holder's producer, whose open transaction is aborted, before it reads the
+progress. A sink that has failed is closed and replaced. It is not known whether its last commit succeeded, but the
+progress in the new sink shows it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -27,8 +28,9 @@ from tistream_changefeed.sinks.claim_check import ClaimFiles
 from tistream_changefeed.sinks.kafka import target as settings
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.faults import failure_of
+from tistream_changefeed.sinks.kafka.producer_ids import fenced_ids, is_dotted, later_id, shard_id, written_id
 from tistream_changefeed.sinks.kafka.stored_progress import StoredProgress
-from tistream_changefeed.sinks.kafka.target import KafkaTarget, transactional_id
+from tistream_changefeed.sinks.kafka.target import KafkaTarget
 from tistream_changefeed.sinks.kafka.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -53,10 +55,12 @@ class KafkaSink:
         """`claims` writes the files of large messages; None if the feed has none."""
         self._target, self._order, self._clock, self._clients = target, order, clock, clients
         self._claims = claims
-        self._topics = Topics(target, transactional_id(order), clients=clients)
+        self._topics = Topics(target, shard_id(order), clients=clients)
         others = [shard for shard in range(order.shards) if shard != order.shard]
         self._others = StoredProgress(target, order, others, clock, clients)
         self._producer: Producer | None = None
+        self._later: Producer | None = None  # of the transactions after the first one, if its id is another one
+        self._dotted = False
         self._errors: list[KafkaError] = []
 
     @property
@@ -74,15 +78,17 @@ class KafkaSink:
         # holder has left open is not waited for: only the fencing ends it before its timeout
         stored = self._stored(wait=self._target.delivery != "exactly-once")
         progress.taken_over(stored.get(self._order.shard), self._order.fence, self._order.start_ts, self.where)
-        found = settings.producer(self._target, self._order, self._topics.limit(self._target.topic))
-        conf: dict[str, Any] = {**found, "on_delivery": self._delivered}
-        self._producer = self._clients.producer(conf, logger=log)
-        if self._target.delivery == "exactly-once":
-            self._init(self._producer)
+        order, before = self._order, stored.get(self._order.shard)
+        exact = self._target.delivery == "exactly-once"
+        names = fenced_ids(order, before) if exact else (shard_id(order),)
+        producers = {name: self._new_producer(name) for name in names}
+        if exact:
+            for one in producers.values():
+                self._init(one)
             stored = self._stored(wait=True)
-        order = self._order
         progress.check_revision(stored.values(), order.fence, order.revision, order.shards, self.where)
         there = stored.get(self._order.shard)
+        self._take(producers, there)
         moved = self._order.revision.moved
         if self._order.cutting:
             self._topics.keep(self._written())
@@ -141,7 +147,9 @@ class KafkaSink:
             0,
             progress.record_key(self._order.tenant, self._order.feed_id, self._order.shard),
             progress.encode(
-                self._order.tenant, transaction.progress.knowing(known, self._topics.ids(known)), transaction.window
+                self._order.tenant,
+                replace(transaction.progress.knowing(known, self._topics.ids(known)), dotted_id=self._dotted),
+                transaction.window,
             ),
         )
         try:
@@ -149,6 +157,8 @@ class KafkaSink:
                 producer.begin_transaction()
                 self._produce(producer, rows, (*marks, stored))
                 self._commit(producer)
+                if self._later is not None:
+                    self._producer, self._later = self._later, None
             else:
                 self._produce(producer, rows, marks)
                 self._flush(producer)
@@ -162,7 +172,7 @@ class KafkaSink:
     def close(self) -> None:
         """Close the connections. An open transaction is aborted by this call, or by the next holder when it opens its
         sink."""
-        producer, self._producer = self._producer, None
+        producer, self._producer, self._later = self._producer, None, None
         if producer is None:
             return
         producer.purge()
@@ -172,6 +182,25 @@ class KafkaSink:
             except KafkaException as error:
                 log.debug("no transaction was aborted", extra={"shard": self._order.name, "error": str(error)})
         producer.flush(_CLOSE_S)
+
+    def _new_producer(self, name: str) -> Producer:
+        found = settings.producer(self._target, name, self._topics.limit(self._target.topic))
+        conf: dict[str, Any] = {**found, "on_delivery": self._delivered}
+        return self._clients.producer(conf, logger=log)
+
+    def _take(self, producers: Mapping[str, Producer], there: Progress | None) -> None:
+        """Choose the producers of the first transaction and of later ones. `producers`: those whose ids this sink has
+        fenced, by id. `there`: the progress that was read after that."""
+        order = self._order
+        if self._target.delivery != "exactly-once":  # no id is fenced, and the records say of it what they said
+            self._producer = producers[shard_id(order)]
+            self._dotted = there is not None and there.fence.generation == order.fence.generation and there.dotted_id
+            return
+        first, later = written_id(order, there), later_id(order, there)
+        if not {first, later} <= producers.keys():
+            raise retry("sink", self.where, "the progress was deleted while the sink was opened")
+        self._producer, self._dotted = producers[first], is_dotted(order, there)
+        self._later = None if later == first else producers[later]
 
     def _stored(self, *, wait: bool) -> Mapping[int, Progress]:
         """Read the newest progress record of each shard, by number; a shard without a record is left out. A record with

@@ -15,6 +15,7 @@ from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.shard import Order
 from tistream_changefeed.sinks.kafka.clients import CONFLUENT, KafkaClients
 from tistream_changefeed.sinks.kafka.faults import failure_of
+from tistream_changefeed.sinks.kafka.producer_ids import shard_id
 from tistream_changefeed.sinks.kafka.target import TRANSACTION_MS, KafkaTarget, committed_reader
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class StoredProgress:
 
     def _read_on(self, end: int, wait: bool) -> None:
         topic = self._target.progress_topic
-        consumer = self._clients.consumer(committed_reader(self._target, self._order), logger=log)
+        consumer = self._clients.consumer(committed_reader(self._target, shard_id(self._order)), logger=log)
         deadline_ms = self._clock.monotonic_ms() + 2 * TRANSACTION_MS
         try:
             consumer.assign([TopicPartition(topic, 0, self._next or OFFSET_BEGINNING)])

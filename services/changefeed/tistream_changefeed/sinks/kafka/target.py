@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tistream_changefeed.core.shard import Order
 from tistream_changefeed.sinks.kafka.security import PLAIN, KafkaSecurity
 
 Delivery = Literal["exactly-once", "at-least-once"]
@@ -49,12 +48,6 @@ class KafkaTarget:
         return f"kafka://{','.join(self.brokers)}/{self.topic}"
 
 
-def transactional_id(order: Order) -> str:
-    """The transactional id of a shard's producer, by which the broker fences the previous holder: the ids of the
-    cluster, the tenant and the feed and the number of the shard, with hyphens between them."""
-    return f"tistream-{order.tenant.cluster_id}-{order.tenant.tenant_id}-{order.feed_id}-{order.shard}"
-
-
 Settings = dict[str, str | int | float | bool]
 
 
@@ -63,11 +56,11 @@ def common(target: KafkaTarget, client: str) -> Settings:
     return {"bootstrap.servers": ",".join(target.brokers), "client.id": client, **target.security.settings}
 
 
-def producer(target: KafkaTarget, order: Order, batch_bytes: int = BATCH_BYTES) -> Settings:
-    """The librdkafka settings of the producer. `order`: the shard whose transactional id is used. `batch_bytes`: the
-    topic's max.message.bytes, which the broker compares with whole batches, so that no batch is larger. The limit of a
-    single message is never below BATCH_BYTES, because a DDL or the progress may be larger than the configured limit."""
-    settings = common(target, transactional_id(order)) | {
+def producer(target: KafkaTarget, name: str, batch_bytes: int = BATCH_BYTES) -> Settings:
+    """The librdkafka settings of a producer. `name`: its transactional id and client id. `batch_bytes`: the topic's
+    max.message.bytes, which the broker compares with whole batches, so that no batch is larger. The limit of a single
+    message is never below BATCH_BYTES, because a DDL or the progress may be larger than the configured limit."""
+    settings = common(target, name) | {
         "enable.idempotence": True,
         "acks": "all",
         "compression.type": target.compression,
@@ -78,14 +71,14 @@ def producer(target: KafkaTarget, order: Order, batch_bytes: int = BATCH_BYTES) 
         "delivery.report.only.error": True,
     }
     if target.delivery == "exactly-once":
-        settings |= {"transactional.id": transactional_id(order), "transaction.timeout.ms": TRANSACTION_MS}
+        settings |= {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS}
     return settings
 
 
-def committed_reader(target: KafkaTarget, order: Order) -> Settings:
-    """The librdkafka settings of the consumer that reads the progress."""
-    return common(target, transactional_id(order)) | {
-        "group.id": transactional_id(order),  # not joined: partitions are assigned
+def committed_reader(target: KafkaTarget, name: str) -> Settings:
+    """The librdkafka settings of the consumer that reads the progress. `name`: its client id."""
+    return common(target, name) | {
+        "group.id": name,  # not joined: partitions are assigned
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "enable.partition.eof": True,

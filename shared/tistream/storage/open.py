@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tistream.errors import InvalidRequest
@@ -36,12 +37,13 @@ class S3Access:
     secret_key: str = field(repr=False)
 
 
-def open_objects(url: str, access: S3Access | None = None) -> ObjectStore:
+def open_objects(url: str, access: S3Access | None = None, answer_s: float | None = None) -> ObjectStore:
     """Open the store that `url` names.
 
     `/path` or `file:///path`: a directory. `s3://bucket[/prefix][?endpoint=http://…&region=…]`: S3; with `access` None,
     boto3 finds the credentials in its usual places. They are never in the URL. `memory:` a new, empty store of this
-    process.
+    process. `answer_s`: each request to S3 is sent once, and waits this many seconds for its answer; None: the store
+    retries requests.
 
     Raises:
         InvalidRequest: the URL names no known kind of store; the text does not show a password in the URL.
@@ -54,6 +56,7 @@ def open_objects(url: str, access: S3Access | None = None) -> ObjectStore:
         return DirectoryObjectStore(place)
     from tistream.storage.backends.s3 import S3ObjectStore  # noqa: PLC0415  # boto3 takes 0.3 s to import
 
+    waits: dict[str, Any] = {} if answer_s is None else {"read_seconds": answer_s, "attempts": 1}
     return S3ObjectStore(
         place.name,
         place.prefix,
@@ -61,16 +64,17 @@ def open_objects(url: str, access: S3Access | None = None) -> ObjectStore:
         region=place.region,
         access_key=None if access is None else access.access_key,
         secret_key=None if access is None else access.secret_key,
+        **waits,
     )
 
 
-def open_existing(url: str, access: S3Access | None = None) -> ObjectStore:
+def open_existing(url: str, access: S3Access | None = None, answer_s: float | None = None) -> ObjectStore:
     """Open a store that other programs write. Like open_objects, but no directory is created: raises InvalidRequest if
     it does not exist."""
     place = _place(url)
     if isinstance(place, Path) and not place.is_dir():
         raise InvalidRequest(f"there is no directory {place}")
-    return open_objects(url, access)
+    return open_objects(url, access, answer_s)
 
 
 def open_unchanged(url: str, access: S3Access | None = None) -> ObjectStore:

@@ -229,6 +229,11 @@ def test_old_values_are_left_out_for_the_protocol_of_the_key(protocol: str, key:
         ("[sink]\nprotocol = 'maxwell'", "sink.protocol"),
         ("[sink]\nprotocol = 'csv'", "csv is for object storage"),
         ("[sink]\nprotocol = 'avro'", "needs sink.schema-registry"),
+        ("[sink]\nprotocol = 'avro'\nschema-registry = 'http://[bad'", "schema-registry is not a URL: write http://H"),
+        (
+            "[sink.kafka-config.large-message-handle]\nclaim-check-storage-uri = 's3://[bad'",
+            "claim-check-storage-uri is not a URL: write s3://BUCKET/PATH",
+        ),
         ("force-replicate = true\n[sink]\nprotocol = 'avro'\nschema-registry = 'http://r'", "force-replicate"),
         ("[sink.kafka-config]\nrequired-acks = 1", "required-acks must be -1"),
         ("[sink.kafka-config]\nsasl-user = 'x'", "are needed together: give both, or neither"),
@@ -360,6 +365,7 @@ def test_the_key_of_a_client_and_the_password_of_a_registry_are_taken_out() -> N
         (URI, "[sink.kafka-config]\nsasl-password = 'hunter2'\nnope = 1"),
         (f"{URI}?sasl-password=hunter2&sasl-password=hunter2", ""),
         (URI, "[sink.kafka-config.large-message-handle]\nclaim-check-storage-uri = 's3://b?secret-access-key=hunter2'"),
+        (URI, "[sink]\nprotocol = 'avro'\nschema-registry = 'http://u:hunter2@[bad'"),
         ("kafka://u:hunter2@h/t", ""),
     ],
 )

@@ -47,6 +47,7 @@ def test_a_uri_names_catalog_namespace_and_what_is_kept() -> None:
         ("iceberg://lake?mode=append&" + PLACE, {}, "mode"),
         ("iceberg://lake?colour=red&" + PLACE, {}, "unknown"),
         ("iceberg://lake?catalog-uri=mysql://a:hush@h/c&warehouse=file:///lake", {}, "has a password"),
+        ("iceberg://lake?catalog-uri=http://[bad&warehouse=file:///lake", {}, "not a URL: write https://HOST:PORT"),
         ("iceberg://lake?access-key=a&" + PLACE, {}, "needed together"),
         ("iceberg://lake?delta-share=5&" + PLACE, {}, "only a table itself has a delta"),
         ("iceberg://lake?mode=both&delta-share=101&" + PLACE, {}, "delta-share"),

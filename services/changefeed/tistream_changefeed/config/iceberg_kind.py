@@ -100,7 +100,13 @@ def check(config: FeedConfig) -> None:
     assert iceberg is not None
     if (iceberg.access_key is None) != (iceberg.secret_access_key is None):
         raise refused_config("access-key and secret-access-key are needed together: give both, or neither")
-    password = urlsplit(iceberg.catalog_uri).password
+    try:
+        password = urlsplit(iceberg.catalog_uri).password
+    except ValueError:
+        raise refused_config(
+            "catalog-uri is not a URL: write https://HOST:PORT/PATH, mysql+pymysql://USER@HOST:PORT/DATABASE (`+` is "
+            "%2B in a sink URI) or sqlite:////PATH"
+        ) from None
     if password is not None and not is_placeholder(password):
         raise refused_config("catalog-uri has a password: write ${secret:NAME} in its place")
     if iceberg.mode != "changelog" and config.filter.force_replicate:

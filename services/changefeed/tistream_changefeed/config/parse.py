@@ -26,6 +26,7 @@ from tistream_changefeed.config.sink_uri import NO_PEM, SinkUri, is_pem, is_plac
 
 _REGISTRY = "sink.schema-registry"
 _CLAIM_CHECK = "sink.kafka-config.large-message-handle.claim-check-storage-uri"
+_FORMS = {_REGISTRY: "http://HOST:PORT or https://HOST:PORT", _CLAIM_CHECK: "s3://BUCKET/PATH or file:///PATH"}
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _SECRET_OPTION = re.compile(r"(?i)(secret|password|token|key)[^=&]*=(?!\$\{secret:)[^&]+")
 
@@ -130,11 +131,14 @@ def _shown(key: str, value: Any, secrets: _Secrets) -> Any:
 
 
 def _address(key: str, value: str, name: str, secrets: _Secrets) -> str:
-    """Replace the password in an address by a placeholder. Raises InvalidRequest if options of the address have
-    secrets."""
-    if _SECRET_OPTION.search(urlsplit(value).query):
+    """Replace the password in an address by a placeholder. Raises InvalidRequest if the value is not a URL, or if
+    options of the address have secrets."""
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        raise refused(f"{key} is not a URL: write {_FORMS[key]}") from None
+    if _SECRET_OPTION.search(parts.query):
         raise refused(f"{key} has a secret as an option: write ${{secret:NAME}} there, and store the secret")
-    parts = urlsplit(value)
     user, at, host = parts.netloc.rpartition("@")
     login, colon, password = user.partition(":")
     if not at or not colon or is_placeholder(password):

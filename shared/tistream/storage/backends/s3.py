@@ -82,6 +82,7 @@ class S3ObjectStore:
         secret_key: str | None = None,
         connect_seconds: float = 3,
         read_seconds: float = 20,
+        attempts: int = ATTEMPTS,
         list_page: int = 1000,
         multipart_bytes: int = MULTIPART_BYTES,
         part_bytes: int = PART_BYTES,
@@ -118,7 +119,7 @@ class S3ObjectStore:
             return made
 
         with _SESSION_LOCK:
-            self._client, self._once = client(ATTEMPTS), client(1)
+            self._client, self._once = client(attempts), client(1)
 
     def requests_made(self) -> tuple[int, int]:
         """The number of requests that the calling thread has made so far, and how many of them failed."""

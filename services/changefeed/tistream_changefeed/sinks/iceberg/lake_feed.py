@@ -27,7 +27,7 @@ from tistream_changefeed.hold.feed import Allowed, Looked
 from tistream_changefeed.hold.sink import Pipeline, Sink
 from tistream_changefeed.sinks.allowed import storage_url
 from tistream_changefeed.sinks.iceberg.catalogs.address import check_address, opened_address
-from tistream_changefeed.sinks.iceberg.catalogs.opened import open_catalog
+from tistream_changefeed.sinks.iceberg.catalogs.opened import open_catalog, waiting
 from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_pipeline import LakePipeline
 from tistream_changefeed.sinks.iceberg.lake_sink import LakeSink
@@ -83,10 +83,10 @@ class LakeFeed:
                           "of them out by filter.rules")  # fmt: skip
         return FeedPlan(tuple(planned), {}, tuple(table_warnings(self.config, included)), included.left_out)
 
-    def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:  # noqa: ARG002
+    def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:
         """Connect to the catalog, and try to read the first planned table, which need not exist. Creates nothing.
         Raises FeedFailed."""
-        lake = self.lake(values, allowed)
+        lake = self.lake(values, allowed, answer_s)
         try:
             for table in planned.tables:
                 lake.load(tuple(table.topic.split(", ")[0].split(".")))
@@ -104,9 +104,10 @@ class LakeFeed:
         """The pipeline of the feed, whatever the arguments."""
         return self.pipeline
 
-    def lake(self, values: Mapping[str, str], allowed: Allowed) -> Lake:
+    def lake(self, values: Mapping[str, str], allowed: Allowed, answer_s: float | None = None) -> Lake:
         """Build the client of the feed's catalog; it connects at the first call. `values`: the values of the feed's
-        secrets by name. Raises TargetNotAllowed if the operator does not allow the warehouse or the catalog."""
+        secrets by name. `answer_s`: seconds to wait for one answer; None: as long as its libraries do. Raises
+        TargetNotAllowed if the operator does not allow the warehouse or the catalog."""
         place, _, options = storage_url(self.iceberg.warehouse, allowed.file_urls).partition("?")
         properties: dict[str, Any] = {
             "type": self.iceberg.catalog_type,
@@ -122,6 +123,9 @@ class LakeFeed:
         name = self.iceberg.catalog
         if self.iceberg.catalog_type == "rest":  # pyiceberg cuts its name off a namespace that begins with it
             name = f"rest:{name}"
+
+        if answer_s is not None:
+            properties |= waiting(properties["uri"], answer_s)
 
         def connect() -> Catalog:
             return open_catalog(self.iceberg.catalog_type, name, properties)

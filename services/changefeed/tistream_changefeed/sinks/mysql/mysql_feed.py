@@ -67,7 +67,7 @@ class MySqlFeed:
 
     def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:  # noqa: ARG002
         """Implement Feed.look: connect to the server."""
-        with connected(self.server.with_secrets(values)):
+        with connected(self.server.with_secrets(values), max(1, int(answer_s))):
             return Looked()
 
     def sinks(self, order: Order, clock: Clock, values: Mapping[str, str], allowed: Allowed) -> Callable[[], Sink]:  # noqa: ARG002

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tistream.clock import Clock
@@ -73,7 +74,7 @@ class StorageFeed:
         """Check that the object store answers, and warn if another feed may write to this place. Creates nothing.
         Raises FeedFailed."""
         try:
-            self._objects(values, allowed, open_existing).head(METADATA)
+            self._objects(values, allowed, partial(open_existing, answer_s=answer_s)).head(METADATA)
         except (NotFoundYet, InvalidRequest):  # a directory is created when the feed begins
             return Looked()
         except RetryableError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyiceberg.catalog import Catalog
@@ -13,11 +14,19 @@ from pyiceberg.io import PY_IO_IMPL
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import EMPTY_DICT, Properties
+from sqlalchemy.engine import URL
 
 from tistream.errors import TargetNotAllowed
 from tistream_changefeed.sinks.iceberg.catalogs.lake_io import LakeIO
 
 _URI, _TOKEN = "uri", "token"
+_ANSWER_S = "tistream.answer-s"
+_TIMEOUTS = {
+    "postgresql": ("connect_timeout",),
+    "mysql": ("connect_timeout", "read_timeout"),
+    "mariadb": ("connect_timeout", "read_timeout"),
+}
+"""The options of an address by which a driver gives up a server, in seconds."""
 _ANSWERED = ("prefix", "namespace-separator", "view-endpoints-supported")
 """What a REST catalog may configure: how its own paths are written, and whether it has views."""
 _KEYS, _SESSION = ("s3.access-key-id", "s3.secret-access-key"), "s3.session-token"
@@ -27,6 +36,17 @@ _REFUSED = re.compile(
     r"|(?:s3|client|gcs|adls|hdfs|oss|hf|rest|auth|header)\..*|uri|token|credential|warehouse"
 )
 """Properties of a table that name code, addresses, credentials or other places."""
+
+
+def waiting(address: str | URL, answer_s: float) -> dict[str, Any]:
+    """The properties by which a catalog at this address waits `answer_s` for each answer. pyiceberg connects to a
+    database twice, so that each time has half of it."""
+    found: dict[str, Any] = {"s3.connect-timeout": str(answer_s), "s3.request-timeout": str(answer_s)}
+    if isinstance(address, str):
+        return found | {_ANSWER_S: answer_s}
+    names = _TIMEOUTS.get(address.get_backend_name(), ())
+    limits = {name: str(max(1, int(answer_s / 2))) for name in names if name not in address.query}
+    return found | {_URI: address.update_query_dict(limits)}
 
 
 def open_catalog(kind: str, name: str, properties: Mapping[str, Any]) -> Catalog:
@@ -63,6 +83,8 @@ class CheckedRest(RestCatalog):
         super()._config_headers(session)
         session.max_redirects = 0
         session.hooks["response"].append(_refuse_redirect)
+        if _ANSWER_S in self._given:  # or a request waits for ever
+            session.request = partial(session.request, timeout=self._given[_ANSWER_S])
 
     def _fetch_config(self) -> None:
         super()._fetch_config()

@@ -62,6 +62,7 @@ from tistream_changefeed.core.load import Load
 from tistream_changefeed.core.outgoing import NOTHING
 from tistream_changefeed.core.progress import Fence, Progress, Revision
 from tistream_changefeed.core.shard import Order, Shard, Transaction
+from tistream_changefeed.core.sync_points import SyncMark
 from tistream_changefeed.dispatch.table_shards import TableShard
 from tistream_changefeed.feed_checks import FeedChecks
 from tistream_changefeed.fingerprints.rows import row_fingerprints
@@ -276,7 +277,7 @@ def test_shards_wait_for_each_other_at_ddls_and_sync_points(server: MariaDb) -> 
     every = from_physical_ms(20)
     first = (start_ts // every + 1) * every
     assert [int(ts) for ts, _, _ in points] == list(range(first, world.end_ts, every))
-    assert {feed for _, _, feed in points} == {f"{world.tenant.tenant_id}/copy"}
+    assert {feed for _, _, feed in points} == {f"{world.tenant}/copy"}
     assert abs(physical_ms(int(points[-1][1])) - CLOCK.now_ms()) < 3_600_000
     seen = server.run("SELECT ts, orders, items FROM seen.at ORDER BY ts")
     assert len(seen) == len(points)
@@ -305,6 +306,22 @@ def test_no_sync_point_is_marked_while_another_shard_is_above_it(server: MariaDb
         pass
     points = server.run("SELECT primary_ts FROM tidb_cdc.syncpoint_v1 ORDER BY primary_ts")
     assert [int(ts) for (ts,) in points] == list(range(above - 1 + every, world.end_ts, every))
+
+
+def test_feeds_of_two_clusters_with_equal_ids_have_sync_points_of_their_own(server: MariaDb) -> None:
+    target = replace(target_of(server), sync_retention_ms=3_600_000)
+    for sql in SYNC_TABLES:
+        server.run(sql)
+    old = "INSERT INTO tidb_cdc.syncpoint_v1 VALUES ('{}', 'acme/copy', '{}', '1', NOW() - INTERVAL 2 HOUR)"
+    server.run(old.format(7, 300))
+    server.run(old.format(9, 400))
+    for cluster in ("7", "8"):
+        order = Order(TenantKey(cluster, "acme"), "copy", 0, Fence(1, 1), 100)
+        with closing(MySqlSink(target, order, CLOCK, random_id())) as sink:
+            sink.open()
+            sink.write(Transaction(NOTHING, (SyncMark(500),), Progress(Position(500), 0, order.fence)))
+    points = server.run("SELECT ticdc_cluster_id, changefeed, primary_ts FROM tidb_cdc.syncpoint_v1 ORDER BY 1")
+    assert points == [("7", "7/acme/copy", "500"), ("8", "8/acme/copy", "500"), ("9", "acme/copy", "400")]
 
 
 def test_a_load_is_not_ended_by_an_update_that_leaves_out_the_snapshot(server: MariaDb) -> None:

@@ -210,18 +210,21 @@ class MySqlSink:
         self._windows = stored
 
     def _synced(self, slot: Slot, ts: int) -> None:
-        """Store a sync point, and delete old ones, in the transaction of the first slot."""
+        """Store a sync point, and delete old ones, in the transaction of the first slot. The name of the feed has the
+        cluster, because the key of the table, which is TiCDC's, has none. Earlier releases left it out; their rows are
+        deleted too."""
         order, retention_ms = self._order, self._server.sync_retention_ms
         assert retention_ms is not None
-        feed = f"{order.tenant.tenant_id}/{order.feed_id}"
+        feed, earlier = f"{order.tenant}/{order.feed_id}", f"{order.tenant.tenant_id}/{order.feed_id}"
         slot.execute(
             f"INSERT IGNORE INTO {SYNCED} (ticdc_cluster_id, changefeed, primary_ts, secondary_ts) "
             f"VALUES (%s, %s, %s, {secondary_ts(self._dialect)})",
             (order.tenant.cluster_id, feed, str(ts)),
         )
         slot.execute(
-            f"DELETE FROM {SYNCED} WHERE changefeed = %s AND created_at < NOW() - INTERVAL %s SECOND",
-            (feed, retention_ms // 1000),
+            f"DELETE FROM {SYNCED} WHERE ticdc_cluster_id = %s AND changefeed IN (%s, %s) "
+            "AND created_at < NOW() - INTERVAL %s SECOND",
+            (order.tenant.cluster_id, feed, earlier, retention_ms // 1000),
         )
 
     def _side_by_side(self, written: Callable[[int], None], others: Sequence[int]) -> None:

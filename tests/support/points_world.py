@@ -167,11 +167,11 @@ class PointWorld:
             assert int(answer["next_to"]) < high
             high = int(answer["next_to"])
 
-    def transaction(self, start_ts: int) -> list[Line]:
-        """The lines of GetTransaction."""
+    def transaction(self, start_ts: int, resolved_ts: int | None = None) -> list[Line]:
+        """The lines of GetTransaction, when the tenant's resolved_ts is `resolved_ts`; None: the end of the world."""
         one = Transaction(
-            Scope(self.world.tenant), start_ts, self.world.snapshot_ts, self.world.end_ts, self.world.source,
-            self.reads.reader, Budget(), lambda *_: None, lambda _: None,
+            Scope(self.world.tenant), start_ts, self.world.snapshot_ts, resolved_ts or self.world.end_ts,
+            self.world.source, self.reads.reader, Budget(), lambda *_: None, lambda _: None,
         )  # fmt: skip
         return [json.loads(line) for line in b"".join(one.pieces()).splitlines()]
 

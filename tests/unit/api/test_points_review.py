@@ -16,7 +16,7 @@ from support.points_world import PointWorld, over, written
 from support.review_world import change, pulled, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import DONE, column, database, drop, job, table, table_info
-from tistream.errors import Gone, InvalidRequest, Undecodable, UnknownName
+from tistream.errors import Gone, InvalidRequest, Unavailable, Undecodable, UnknownName
 from tistream.format.run import SCHEMA as RUN_SCHEMA
 from tistream.model.span import WHOLE
 from tistream.model.ts import Window
@@ -370,3 +370,13 @@ def test_a_range_of_unsigned_keys_has_the_ids_from_2_63_on(low: int | None, high
     parts = one.parts("d", "t", 40, 16, **asked)
     in_parts = [one.lines("d", "t", 40, cursor=begin, until=until, **asked) for begin, until in parts]
     assert got(*(line for lines in in_parts for line in lines)) == wanted
+
+
+# Attack: a task has flushed its rows of a transaction, and another one has not; a row group has rows of both sides
+def test_a_transaction_above_the_resolved_ts_is_asked_to_come_back() -> None:
+    two = [change(50, 100, row, v(row), start_ts=43) for row in (2, 3)]
+    one = points([*BASE, WITH_B], [change(45, 100, 1, v(1), start_ts=41), *two])
+    with pytest.raises(Unavailable, match="start_ts 43 is not resolved yet"):
+        one.transaction(43, resolved_ts=46)
+    assert [line["type"] for line in one.transaction(41, resolved_ts=46)] == ["row", "end"]
+    assert [line["type"] for line in one.transaction(43, resolved_ts=50)] == ["row", "row", "end"]

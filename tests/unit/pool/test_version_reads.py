@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.effort import FULL, examples
 from support.versions_world import VersionsWorld, int_key, random_rows, written_run
-from tistream.errors import CorruptObject, NotFoundYet
+from tistream.errors import CorruptObject, Gone, NotFoundYet
 from tistream.format.run import SCHEMA
 from tistream.format.segment import OP_PUT
 from tistream.format.segment import SCHEMA as SEGMENT_SCHEMA
@@ -25,6 +25,7 @@ from tistream.pool.versions import lookup, plan, reader, scan, tail
 from tistream.pool.versions.lookup import newest_at, versions_of
 from tistream.pool.versions.net import read_net
 from tistream.pool.versions.plan import IndexShard, TableRange, records_of
+from tistream.pool.versions.pool_reads import PoolReads
 from tistream.pool.versions.reader import StoreReader
 from tistream.pool.versions.scan import measure_range, read_range
 from tistream.storage.measured import MeasuredObjectStore
@@ -134,6 +135,52 @@ def test_row_groups_without_the_bounds_of_their_keys_are_merged_in_order(
     assert read(world, Window(0, 9), [records_of(100)]) == older
     world.shards = [IndexShard(WHOLE, (world.segment(newer),), runs[:1], 9, 9)]
     assert read(world, Window(0, 19), [records_of(100)]) == newer
+
+
+class Overtaken:
+    """A pool whose retention rises to `earliest_ts`: then a base run has taken the place of the versions below it."""
+
+    def __init__(self) -> None:
+        self.earliest_ts = 0
+        self.world = VersionsWorld()
+        self.world.rows = [
+            {"table_id": 100, "key": int_key(100, number), "commit_ts": ts, "start_ts": ts - 1, "op": OP_PUT,
+             "value": b"%d@%d" % (number, ts), "txn_source": None}
+            for ts in (5, 15)
+            for number in range(12)
+        ]  # fmt: skip
+
+    def shards(self) -> list[IndexShard]:
+        rows, ts = self.world.rows, self.earliest_ts
+        name = self.world.name("run")
+        if not ts:
+            return [IndexShard(WHOLE, (), (written_run(self.world.objects, name, rows, 0, 19),), 19)]
+        newest = sorted(self.world.at(ts, [100]).values(), key=lambda row: row["key"])
+        return [IndexShard(WHOLE, (), (written_run(self.world.objects, name, newest, None, ts),), ts, ts)]
+
+    def replan(self) -> None: ...
+
+    def check_served(self, ts: int) -> None:
+        if ts < self.earliest_ts:
+            raise Gone(f"{ts} is below {self.earliest_ts}")
+
+
+def test_a_read_that_retention_overtakes_leaves_no_row_out() -> None:
+    pool = Overtaken()
+    reads = PoolReads.of(StoreReader(pool.world.objects), pool, 9)
+    places = pa.table({"table_id": pa.array([100]), "key": pa.array([int_key(100, 3)], pa.binary())})
+    one = [clipped for clipped in [records_of(100).clip(KeySpan(b"", int_key(100, 6)))] if clipped]
+    assert sum(map(len, reads.scan(Window(0, 9), one))) == 6
+    assert len(reads.newest(places, 9)) == 1
+    pool.earliest_ts = 19
+    for read in (
+        lambda: list(reads.scan(Window(0, 9), one)),
+        lambda: list(reads.net(Window(9, 19), one)),
+        lambda: reads.newest(places, 9),
+        lambda: reads.versions(places, Window(0, 9)),
+    ):
+        with pytest.raises(Gone):
+            read()
 
 
 def test_rows_are_measured_as_they_are_in_memory_although_they_begin_alike() -> None:

@@ -133,12 +133,7 @@ class PointReads:
 
     def pool_reads(self, view: TenantView, lowest_ts: int) -> PoolReads:
         """Make a PoolReads of the tenant. Its reads raise Gone once `lowest_ts` is below retention."""
-
-        def replan() -> None:
-            view.replan()
-            view.check_served(lowest_ts)
-
-        return PoolReads(self.reader, view.shards, replan)
+        return PoolReads.of(self.reader, view, lowest_ts)
 
     def history(self, view: TenantView, scope: Scope, ask: HistoryRequest, read_caller: ReadCaller) -> dict[str, Any]:
         """The answer of RowHistory. Raises the errors of `rows`."""

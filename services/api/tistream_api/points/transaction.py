@@ -109,10 +109,21 @@ class Transaction:
         )
 
     def _found(self, window: Window) -> tuple[int, int | None] | None:
+        """Look for a row of the transaction in the row groups that overlap `window`. Such a group may also have rows
+        outside of it. Returns the commit_ts and the txn_source; None if no row is found, or if the rows lie below the
+        earliest ts kept, where some may be deleted. Raises Unavailable if they lie above the resolved_ts, where tasks
+        may not have all of them yet."""
         groups = plan.groups_in(self.source.segments(window), window, None)
         for opened in self.reader.open_segments([(group.segment, group.index) for group in groups]):
             rows = opened.read(_READ)
             at = pc.index(rows.column("start_ts"), self.start_ts).as_py()
-            if at >= 0:
-                return rows.column("commit_ts")[at].as_py(), rows.column("txn_source")[at].as_py()
+            if at < 0:
+                continue
+            commit_ts = rows.column("commit_ts")[at].as_py()
+            if commit_ts > self.high_ts:
+                raise Unavailable(
+                    f"the transaction with start_ts {self.start_ts} is not resolved yet: retry once resolved_ts, now "
+                    f"{self.high_ts}, has reached its commit_ts {commit_ts}"
+                )
+            return (commit_ts, rows.column("txn_source")[at].as_py()) if commit_ts > window.low else None
         return None

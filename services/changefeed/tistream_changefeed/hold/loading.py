@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -101,7 +100,7 @@ def rows_of(
     pool."""
     rest = KeySpan(after + b"\0", b"") if after else KeySpan(b"", b"")
     ranges = [records_of(one).clip(rest) for one in sorted(version.head.physical_ids)]
-    reads = PoolReads(reader, pool.shards, partial(_replan, pool, window.high))
+    reads = PoolReads.of(reader, pool, window.high)
     schema_version = pool.source.schema_version(window.high)
     for versions in reads.scan(Window(0, window.high), [one for one in ranges if one is not None]):
         found = versions.filter(pc.greater(versions.column("commit_ts"), window.low)) if window.low else versions
@@ -161,8 +160,3 @@ def check_complete(pool: Pool, tables: Sequence[TableVersion], ts: int) -> None:
 
 def _unknown(ts: int, found: int) -> str:
     return f"its rows are known from {found} on, not at {ts}: create the feed again with a start_ts of at least {found}"
-
-
-def _replan(pool: Pool, ts: int) -> None:
-    pool.replan()
-    pool.check_served(ts)

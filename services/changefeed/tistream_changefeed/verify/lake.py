@@ -295,7 +295,7 @@ class LakeComparison:
         cannot have are left out, because they are dead letters."""
         version, ts, view = shown.version, shown.ts, self.view
         ranges = [records_of(one) for one in sorted(version.head.physical_ids)]
-        reads = PoolReads(self.reader, view.shards, partial(_replan, view, ts))
+        reads = PoolReads.of(self.reader, view, ts)
         columns = version.table.visible_columns
         for found in reads.scan(Window(0, ts), ranges):
             self._check_time("the pool was not read in time")
@@ -359,8 +359,3 @@ class LakeComparison:
 
 def _keys(version: TableVersion) -> tuple[str, ...]:
     return tuple(column.name for column in handle_columns(version.table))
-
-
-def _replan(view: Pool, ts: int) -> None:
-    view.replan()
-    view.check_served(ts)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -225,7 +224,7 @@ class _OneTable:
 
     def _wanted(self, dialect: Dialect) -> Iterator[tuple[Hashes, pa.RecordBatch]]:
         view, ranges = self.by.view, [records_of(one) for one in sorted(self.version.head.physical_ids)]
-        reads = PoolReads(self.by.reader, view.shards, partial(_replan, view, self.ts))
+        reads = PoolReads.of(self.by.reader, view, self.ts)
         for found in reads.scan(Window(0, self.ts), ranges):
             self.by._check_time("the pool was being read")
             raw = key_array(found)
@@ -289,8 +288,3 @@ def _taken(hashes: Sequence[int], left: dict[int, int]) -> Iterator[int]:
 
 def _shown(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else value if value is None else str(value)
-
-
-def _replan(view: Pool, ts: int) -> None:
-    view.replan()
-    view.check_served(ts)

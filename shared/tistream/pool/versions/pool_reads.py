@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -22,14 +23,33 @@ T = TypeVar("T")
 REPLANS = 3
 
 
+class ServedPool(Protocol):
+    """The pool of one tenant, of which retention deletes the oldest changes."""
+
+    def shards(self) -> list[IndexShard]:
+        """The tenant's segments and runs by key range, as of the last refresh."""
+
+    def replan(self) -> None:
+        """Refresh the shards."""
+
+    def check_served(self, ts: int) -> None:
+        """Raise Gone if changes above `ts` may have been deleted from the shards that were returned before."""
+
+
 @dataclass(frozen=True, slots=True)
 class PoolReads:
-    """Reads the pool of one tenant. `shards` returns the tenant's segments and runs by key range; `replan` refreshes
-    them, and raises Gone if retention may have deleted the versions that are being read."""
+    """Reads the pool of one tenant. `shards` returns the tenant's segments and runs by key range, and raises Gone if
+    retention may have deleted versions that are to be read from them. `replan` refreshes them."""
 
     reader: Reader
     shards: Callable[[], list[IndexShard]]
     replan: Callable[[], None]
+
+    @staticmethod
+    def of(reader: Reader, pool: ServedPool, lowest_ts: int) -> PoolReads:
+        """Read a pool whose changes above `lowest_ts`, and the state at it, are needed. Each read raises Gone once they
+        may be deleted."""
+        return PoolReads(reader, partial(_served, pool, lowest_ts), pool.replan)
 
     def scan(
         self, window: Window, ranges: Sequence[TableRange], *, deletes: bool = False, every: bool = False
@@ -92,6 +112,13 @@ class PoolReads:
             ) from error
         self.replan()
         return replans + 1
+
+
+def _served(pool: ServedPool, lowest_ts: int) -> list[IndexShard]:
+    """The shards of the pool. Raises Gone if they may lack changes above `lowest_ts`."""
+    shards = pool.shards()
+    pool.check_served(lowest_ts)  # after the shards: retention may rise at any time, and with it what shards lack
+    return shards
 
 
 def _after(ranges: Sequence[TableRange], key: bytes) -> list[TableRange]:

@@ -39,7 +39,7 @@ class ServedPool(Protocol):
 @dataclass(frozen=True, slots=True)
 class PoolReads:
     """Reads the pool of one tenant. `shards` returns the tenant's segments and runs by key range, and raises Gone if
-    retention may have deleted versions that are to be read from them. `replan` refreshes them."""
+    retention may have deleted versions that a read needs. `replan` refreshes them."""
 
     reader: Reader
     shards: Callable[[], list[IndexShard]]

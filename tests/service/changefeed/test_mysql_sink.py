@@ -70,11 +70,13 @@ from tistream_changefeed.fingerprints.windows import SentWindow
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.hold.secret_keys import SecretKeys
+from tistream_changefeed.protocols.table_change import TableChange
 from tistream_changefeed.rows.net import net
 from tistream_changefeed.rows.split import by_unique_index, split
 from tistream_changefeed.rows.window import EventWindow
 from tistream_changefeed.sinks.mysql import ddl_runner, stored_progress
 from tistream_changefeed.sinks.mysql.connection import connected
+from tistream_changefeed.sinks.mysql.ddl import ddl_statements
 from tistream_changefeed.sinks.mysql.ddl_runner import DdlRunner
 from tistream_changefeed.sinks.mysql.lock_holders import lock_holders
 from tistream_changefeed.sinks.mysql.mysql_sink import MySqlSink
@@ -633,6 +635,29 @@ def test_a_ddl_that_was_executed_before_a_crash_is_not_executed_again(server: Ma
         server.run("UPDATE tistream.ddl SET done = 0")  # and before it
         runner.run(mark)
         assert len(server.run("SHOW INDEX FROM shop.a")) == 2
+
+
+# Attack: two tables of one definition exchange their names, and the worker is killed after the statement
+@pytest.mark.parametrize("step", [0, 1])
+def test_tables_that_exchange_their_names_do_so_once(server: MariaDb, step: int) -> None:
+    one, other = (
+        [version([column("id")], name=name, database="shop", table_id=number) for name in names]
+        for number, names in ((1, "ab"), (2, "ba"))
+    )
+    changes = TableChange(*one), TableChange(*other)
+    text = "rename table a to t, b to a, t to b"
+    both = (("shop", "a"), ("shop", "b"))
+    mark = DdlMark(DdlEvent(1 << 58, 1, 7, "shop", "a", text, "rename tables", 1, both), changes, both)
+    with ddls(server) as runner:
+        server.run("CREATE DATABASE shop")
+        for number, name in enumerate("ab"):
+            server.run(f"CREATE TABLE shop.{name} (id INT PRIMARY KEY)")
+            server.run(f"INSERT INTO shop.{name} VALUES ({number})")
+        for number, sql in enumerate(ddl_statements(mark, Dialect.MARIADB)[: step + 1]):
+            runner._step(mark, number, sql)
+        server.run(f"UPDATE tistream.ddl SET done = 0 WHERE step = {step}")
+        runner.run(mark)
+        assert server.run("SELECT a.id, b.id FROM shop.a, shop.b") in ([(1, 0)], ((1, 0),))
 
 
 def test_a_ddl_names_the_session_that_it_waits_for_and_is_executed_once_that_has_ended(server: MariaDb) -> None:

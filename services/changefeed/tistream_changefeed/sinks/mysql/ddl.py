@@ -133,15 +133,20 @@ def _added(mark: DdlMark, dialect: Dialect) -> str | None:
 
 
 def _renamed(pairs: Sequence[tuple[Name, Name]]) -> Iterator[str]:
-    """Yield one statement that renames tables; `pairs` has their (old name, new name). If a table gets the old name of
-    another one, all get temporary names first, in the same statement."""
+    """Yield the statements that rename tables; `pairs` has their (old name, new name). If a table gets the old name of
+    another one, all get temporary names first, in the same statement. If the tables exchange all of their names, this
+    is a statement of its own: otherwise the definitions before and after the statement could be equal, and after a
+    crash the runner would not see that it was executed."""
     if not pairs:
         return
     old, new = zip(*pairs, strict=True)
+    steps = [pairs]
     if set(old) & set(new):
         between = [(database, f"tistream_renamed_{number}") for number, (database, _) in enumerate(old)]
-        pairs = [*zip(old, between, strict=True), *zip(between, new, strict=True)]
-    yield f"RENAME TABLE {', '.join(f'{_quoted(one)} TO {_quoted(other)}' for one, other in pairs)}"
+        first, second = list(zip(old, between, strict=True)), list(zip(between, new, strict=True))
+        steps = [first, second] if set(old) == set(new) else [[*first, *second]]
+    for step in steps:
+        yield f"RENAME TABLE {', '.join(f'{_quoted(one)} TO {_quoted(other)}' for one, other in step)}"
 
 
 def session_time(mark: DdlMark) -> str:

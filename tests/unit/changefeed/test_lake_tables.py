@@ -21,7 +21,13 @@ from tistream_changefeed.core.progress import Fence
 from tistream_changefeed.sinks.iceberg.key_ranges import KeyRange, merged, pieces, rewrites
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows
 from tistream_changefeed.sinks.iceberg.marks import CURSOR, LOADED, SEQUENCE, Marks, Newest, Told, newest
-from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, LakeSchema, evolved, with_first_ids
+from tistream_changefeed.sinks.iceberg.table_schema import (
+    EMPTY,
+    LakeSchema,
+    changes_type,
+    evolved,
+    with_first_ids,
+)
 from tistream_changefeed.sinks.iceberg.upkeep import DAY_MS, Keeping, expired, hourly_tag, old_tags, orphans
 
 HOUR = 3_600_000 << 18
@@ -64,6 +70,42 @@ def test_a_type_that_grows_keeps_its_field_and_one_that_changes_values_is_refuse
     changes = evolved(EMPTY, "changes", before)
     other = evolved(changes, "changes", version((7, "a", t.VARCHAR, 30), (2, "d", t.DECIMAL, 10)), before)
     assert other.fields == {7: 1007, 2: 1002}
+
+
+def test_a_column_that_a_statement_adds_is_not_taken_for_one_that_it_drops() -> None:
+    before = version((1, "id", t.LONG, 11), (2, "z", t.LONG, 11))
+    first = evolved(EMPTY, "table", before)
+    after = version((1, "id", t.LONG, 11), (3, "e", t.JSON, -1))
+    for query in (
+        "alter table t add column e json, drop column z",
+        "alter table t add e json comment 'change z e', drop `z` /* change z e json */",
+    ):
+        assert shown(evolved(first, "table", after, before, query)) == [("id", 1001), ("e", 1003)]
+        assert not changes_type(first, after, before, query)
+    for change in ("CHANGE `z` `e` json", "change column z e json", "change  Z\n E json", 'change "z" "e" json'):
+        assert changes_type(first, after, before, f"alter table t {change}")
+        with pytest.raises(CannotEncode, match="column e"):
+            evolved(first, "table", after, before, f"alter table t {change}")
+    assert changes_type(first, after, before), "without a statement"
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("alter table t modify column a varchar(30), add column c int", "a"),
+        ("alter table t add column c int, change a b varchar(30)", "b"),
+    ],
+)
+def test_the_rows_of_a_column_that_a_statement_rewrites_are_not_lost_beside_another_change(
+    query: str, name: str
+) -> None:
+    """The column has a new id, and the table has one column more."""
+    before = version((1, "id", t.LONG, 11), (2, "a", t.LONG, 11))
+    after = version((1, "id", t.LONG, 11), (7, name, t.VARCHAR, 30), (8, "c", t.LONG, 11))
+    assert changes_type(evolved(EMPTY, "table", before), after, before, query)
+    wider = version((1, "id", t.LONG, 11), (7, name, t.LONGLONG, 20), (8, "c", t.LONG, 11))
+    kept = evolved(evolved(EMPTY, "table", before), "table", wider, before, query)
+    assert shown(kept) == [("id", 1001), (name, 1002), ("c", 1008)]
 
 
 def test_changes_have_the_old_row_and_dates_that_no_calendar_has_are_told() -> None:

@@ -12,7 +12,9 @@ from tistream_client.lake.snapshots import IcebergTable, without
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BASE, _KEYS, _DELTA, _RESOLVED = (f"tistream.{name}" for name in ("base", "keys", "delta", "resolved_ts"))
+_BASE, _KEYS, _DELTA, _RESOLVED, _SINCE, _SOURCE = (
+    f"tistream.{name}" for name in ("base", "keys", "delta", "resolved_ts", "since_ts", "source")
+)
 _DELETED = "_deleted"
 
 
@@ -27,6 +29,10 @@ def rows_now(table: IcebergTable, delta: IcebergTable) -> pa.Table:
     delta.refresh()  # first: the snapshot of the table to which the delta belongs is then there
     table.refresh()
     known = delta.properties
+    if _BASE not in known and _is_new_delta(table, delta):  # nothing waits in it yet, so the table has all rows
+        ts = table.properties.get(_RESOLVED, table.properties.get(_SINCE, "0"))
+        rows = table.scan(selected_fields=("*",), snapshot_id=None).to_arrow()
+        return rows.replace_schema_metadata({"tistream.ts": ts})
     if _BASE not in known or not table.properties.get(_DELTA):
         raise WrongArgument("delta", "is not the delta of the table", 'catalog.load_table("shop.orders_delta")')
     there = {one.snapshot_id for one in table.metadata.snapshots}
@@ -39,3 +45,11 @@ def rows_now(table: IcebergTable, delta: IcebergTable) -> pa.Table:
         live = changed.filter(pc.invert(changed[_DELETED])).select(rows.column_names).cast(rows.schema)
         rows = pa.concat_tables([without(rows, changed.select(keys), keys), live])
     return rows.replace_schema_metadata({"tistream.ts": known[_RESOLVED]})
+
+
+def _is_new_delta(table: IcebergTable, delta: IcebergTable) -> bool:
+    """Whether `delta` was created as the delta of `table`, and has no changes yet: both are of one table in TiDB, and
+    it has no columns, or those of a delta."""
+    names = [one.name for one in delta.schema().fields]
+    source = table.properties.get(_SOURCE)
+    return source is not None and source == delta.properties.get(_SOURCE) and (not names or _DELETED in names)

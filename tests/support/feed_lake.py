@@ -32,7 +32,7 @@ from tistream.pool.versions.reader import StoreReader
 from tistream.schema.visible import TableVersion
 from tistream.service.ids import random_id
 from tistream.wire.bulk.changefeeds import Skip
-from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.core.progress import FIRST, Fence, Revision
 from tistream_changefeed.core.shard import Order, Shard
 from tistream_changefeed.hold.feed import Allowed
 from tistream_changefeed.hold.holder import Holder
@@ -88,6 +88,7 @@ class LakeRun:
     endless: bool = False  # the feed goes on after the world's end
     secrets: Mapping[str, str] = field(default_factory=dict)
     skips: Sequence[Skip] = ()
+    revision: Revision = FIRST
 
     def __post_init__(self) -> None:
         self._epochs = itertools.count(1)
@@ -117,7 +118,8 @@ class LakeRun:
         feed = self.feed
         fence = Fence(1, next(self._epochs))
         start_ts = self.world.snapshot_ts if self.start_ts is None else self.start_ts
-        order = Order(self.world.tenant, "lake", 0, fence, start_ts, None if self.endless else self.world.end_ts)
+        end_ts = None if self.endless else self.world.end_ts
+        order = Order(self.world.tenant, "lake", 0, fence, start_ts, end_ts, self.revision)
         view = cast(TenantView, StillView(self.world))
         allowed = self.allowed
 
@@ -154,6 +156,12 @@ def rows_of(table: Table, snapshot_id: int | None = None) -> Counter[Row]:
     found = table.scan(snapshot_id=snapshot_id).to_arrow()
     names = [name for name in found.column_names if not name.startswith("_")]
     return Counter(tuple(plain(row[name]) for name in names) for row in found.select(names).to_pylist())
+
+
+def counted(rows: list[dict[str, object]], like: Table) -> Counter[Row]:
+    """Rows as the client and SQL show them, without columns that TiDB does not have."""
+    names = [one.name for one in like.schema().fields if not one.name.startswith("_")]
+    return Counter(tuple(plain(row[name]) for name in names) for row in rows)
 
 
 def plain(value: Any) -> Any:

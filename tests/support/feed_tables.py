@@ -46,8 +46,9 @@ def version(
     database: str = "d",
     table_id: int = 100,
     pk_is_handle: bool = False,
+    partitions: Sequence[int] = (),
 ) -> TableVersion:
-    """A version of a public table."""
+    """A version of a public table. `partitions`: their physical ids."""
     names = [one["name"]["O"] for one in columns]
     info = {
         "id": table_id,
@@ -69,6 +70,8 @@ def version(
             for key in keys
         ],
     }
+    if partitions:
+        info["partition"] = {"enable": True, "definitions": [{"id": one} for one in partitions]}
     return TableVersion(1, database, StoredTable(TableText.pack(json.dumps(info).encode()), info))
 
 

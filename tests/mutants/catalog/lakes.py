@@ -136,4 +136,26 @@ def a_ddl_comes_before_the_rows_that_wait(original: Function) -> Function:
 def a_new_version_begins_without_rows(original: Function) -> Function:
     """The rows from before the DDL are not read again."""
 
-    return lambda self, table, version, window: iter(())
+    return lambda self, *_: iter(())
+
+
+@mutant(
+    "tistream_changefeed:reached",
+    invariants=(38,),
+    catchers=("test_a_table_that_has_stopped_gets_each_row_once_when_it_goes_on[0]",),
+)
+def a_table_that_has_stopped_has_the_cursor_of_the_feed(original: Function) -> Function:
+    """Its commits say that it has the events that were not sent."""
+
+    return lambda progress, source: progress.at
+
+
+@mutant(
+    "tistream_changefeed:moved_ids",
+    invariants=(38,),
+    catchers=("test_rows_of_partitions_come_and_go_though_the_worker_is_killed[None-0]",),
+)
+def partitions_go_without_their_rows(original: Function) -> Function:
+    """A DDL of partitions changes no rows."""
+
+    return lambda action, before, after: None

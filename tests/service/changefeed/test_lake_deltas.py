@@ -4,17 +4,15 @@ killed: the view `t_now` shows what SELECT shows, read by the client, DuckDB and
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from pathlib import Path
 
 import duckdb
 import polars as pl
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyiceberg.view.metadata import ViewVersion
 
-from support.feed_lake import HastyClock, Killed, LakeRun, Row, plain, resolved, rows_of, run_to_end, selected
+from support.feed_lake import HastyClock, Killed, LakeRun, counted, resolved, rows_of, run_to_end, selected
 from support.pull_world import World, golden_world
 from support.rest_catalog import TOKEN, rest_catalog
 from tistream_client.lake.now import rows_now
@@ -35,11 +33,6 @@ def to_end_though_killed(run: LakeRun) -> None:
         except Killed:
             continue
         return
-
-
-def counted(rows: list[dict[str, object]], like: Table) -> Counter[Row]:
-    names = [one.name for one in like.schema().fields if not one.name.startswith("_")]
-    return Counter(tuple(plain(row[name]) for name in names) for row in rows)
 
 
 def test_a_table_with_its_delta_is_what_select_shows_though_workers_are_killed(world: World, tmp_path: Path) -> None:

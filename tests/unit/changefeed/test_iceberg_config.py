@@ -52,7 +52,12 @@ def test_a_uri_names_catalog_namespace_and_what_is_kept() -> None:
         ("iceberg://lake?delta-share=5&" + PLACE, {}, "only a table itself has a delta"),
         ("iceberg://lake?mode=both&delta-share=101&" + PLACE, {}, "delta-share"),
         ("iceberg://lake?mode=upsert&" + PLACE, {"force-replicate": True}, "cannot be mirrored"),
-        ("iceberg://lake?" + PLACE, {"tistream": {"on-table-error": "stop-table"}}, "stops as a whole"),
+        ("iceberg://lake?" + PLACE, {"tistream": {"on-table-error": "leave-table"}}, "never left behind"),
+        (
+            "iceberg://lake?" + PLACE,
+            {"tistream": {"tables": [{"matcher": ["a.*"], "on-table-error": "leave-table"}]}},
+            "never left behind",
+        ),
         ("iceberg://lake?" + PLACE, {"sink": {"column-selectors": []}}, "column selectors"),
     ],
 )
@@ -172,5 +177,5 @@ def test_two_tables_of_one_name_need_the_database_in_the_namespace() -> None:
         feed(f"iceberg://lake/all?{PLACE}").plan(tables)
     changes = version([column("id")], [Key("primary", ("id",), primary=True)], database="a", name="t__changes")
     feed(f"iceberg://lake?{PLACE}&mode=upsert").plan([*tables, changes])
-    with pytest.raises(InvalidRequest, match=r"two tables would be written to a\.t__changes"):
+    with pytest.raises(InvalidRequest, match=r"would be written to a\.t__changes, a\.t and a\.t__changes: put"):
         feed(f"iceberg://lake?{PLACE}&mode=both").plan([*tables, changes])

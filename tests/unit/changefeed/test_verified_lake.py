@@ -20,10 +20,11 @@ from support.waiting import PATIENCE_S
 from tistream.errors import InvalidRequest, Unavailable
 from tistream.model.ts import Window
 from tistream.pool.versions.reader import StoreReader
-from tistream.read.cursor import Scope
+from tistream.read.cursor import Position, Scope
 from tistream.wire.bulk.changefeeds import Applied
 from tistream.wire.bulk.feed_verify import FeedVerification, VerifyFeed
 from tistream_changefeed.core.progress import Progress, decode, encode
+from tistream_changefeed.core.stopped import StoppedTable
 from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.sinks.iceberg.kept.own_table import PROGRESS
 from tistream_changefeed.sinks.iceberg.lake_files import write_file
@@ -174,6 +175,24 @@ def test_a_table_of_an_earlier_release_is_left_out_if_the_feed_may_include_it_la
     with own.transaction() as change:
         change.set_properties({PROGRESS: text.decode()})
     with pytest.raises(InvalidRequest, match="since when the feed has it is not known"):
+        verified(run, table="shop.orders")
+
+
+def test_a_table_that_has_stopped_is_left_out(world: World, tmp_path: Path) -> None:
+    run = LakeRun(world, tmp_path, "both", ["shop.orders", "shop.k_comp"])
+    run_to_end(run.holder())
+    own = run.table("tistream.7__acme__lake")
+    there = decode(world.tenant, own.properties[PROGRESS].encode(), "")
+    stopped = StoppedTable(("shop", "orders"), Position(world.snapshot_ts), "it is refused")
+    with own.transaction() as change:
+        change.set_properties({PROGRESS: encode(world.tenant, replace(there, stopped=(stopped,))).decode()})
+    found = verified(run)
+    assert found.equal, found.differences[:3]
+    assert [(one.table, one.reason) for one in found.left_out] == [
+        ("orders", "has stopped, so it was not compared: let it go on first")
+    ]
+    assert {one.table for one in found.tables} == {"k_comp", "k_comp__changes"}
+    with pytest.raises(InvalidRequest, match=r"table shop\.orders has stopped"):
         verified(run, table="shop.orders")
 
 

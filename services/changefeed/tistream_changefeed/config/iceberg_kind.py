@@ -82,8 +82,8 @@ def parse_iceberg_uri(uri: str, prefix: str = "") -> SinkUri:
 
 def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:  # noqa: ARG001
     """Complete `values`, the fields from which the FeedConfig will be built, in place: the flush interval is converted
-    to ms, and `on_table_error` becomes `stop-feed` if it is missing. `old_values` is not used. Raises InvalidRequest if
-    the catalog's URI or the warehouse is missing, or if the interval is invalid."""
+    to ms. `old_values` is not used. Raises InvalidRequest if the catalog's URI or the warehouse is missing, or if the
+    interval is invalid."""
     iceberg = values["iceberg"]
     for name in ("catalog_uri", "warehouse"):
         if not iceberg.get(name):
@@ -91,7 +91,6 @@ def finish(values: dict[str, Any], old_values: Mapping[str, bool]) -> None:  # n
     interval = iceberg.pop("flush_interval", None)
     if interval is not None:
         iceberg["flush_interval_ms"] = duration_ms("flush-interval", interval, FLUSH)
-    values.setdefault("on_table_error", "stop-feed")
 
 
 def check(config: FeedConfig) -> None:
@@ -113,9 +112,8 @@ def check(config: FeedConfig) -> None:
         raise refused_config("force-replicate is for mode=changelog: a table without a key cannot be mirrored")
     if iceberg.mode == "changelog" and iceberg.delta_share:
         raise refused_config("delta-share is for mode=upsert and mode=both: only a table itself has a delta")
-    choices = {config.on_table_error, *(one.on_table_error or config.on_table_error for one in config.tables)}
-    if choices != {"stop-feed"}:
+    if "leave-table" in {config.on_table_error, *(one.on_table_error for one in config.tables)}:
         raise refused_config(
-            "a feed into Iceberg stops as a whole at an event that cannot be written: leave on-table-error "
-            "out, or set it to 'stop-feed'; on-row-error = 'dead-letter' leaves out the event"
+            "a table in Iceberg is never left behind with a gap, because each snapshot shows the rows at one ts: "
+            "set on-table-error to 'stop-table' or 'stop-feed'; on-row-error = 'dead-letter' leaves out the event"
         )

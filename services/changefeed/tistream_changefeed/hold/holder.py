@@ -4,7 +4,7 @@ core/shard.py decides."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from tistream_changefeed.core.lanes import MainLane
 from tistream_changefeed.core.outgoing import NOTHING, Payload
 from tistream_changefeed.core.segments import segments
 from tistream_changefeed.core.shard import Shard, Transaction
-from tistream_changefeed.hold.loading import Loading, check_complete, rows_of
+from tistream_changefeed.hold.loading import Loading, check_complete, rows_of, unfiltered
 from tistream_changefeed.hold.new_rows import NewRows
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.quota import QuotaPause, unlimited
@@ -222,16 +222,18 @@ class Holder:
         log.info("shard opened", extra={"shard": self.shard.order.name, "checkpoint_ts": self.shard.at.low_ts,
                                         "epoch": self.shard.order.fence.epoch, "new": found is None})  # fmt: skip
 
-    def _rows_again(self, version: TableVersion, window: Window) -> Iterator[Payload]:
+    def _rows_again(
+        self, version: TableVersion, window: Window, ids: Collection[int] | None = None, *, gone: bool = False
+    ) -> Iterator[Payload]:
         """Read rows of a table again (implements RowsOf)."""
         view, sink = self.view(), self._sink
         assert sink is not None
         assert self.reader is not None
-        if self.pipeline.first_rows is not None:
+        if self.pipeline.first_rows is not None and not gone:
             check_complete(view, [version], window.high)
-        for events, _ in rows_of(view, self.reader, version, window, self.window_bytes):
+        for events, _ in rows_of(view, self.reader, version, window, self.window_bytes, ids=ids):
             try:
-                yield self.pipeline.rows(events, sink.partitions).messages
+                yield unfiltered(events) if gone else self.pipeline.rows(events, sink.partitions).messages
             except TableFailed as error:
                 raise failed("encode", ".".join(error.name), str(error)) from error
 

@@ -3,7 +3,7 @@ transaction with the progress, so a worker that takes over continues behind the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,9 +28,12 @@ from tistream.schema.visible import TableVersion
 from tistream_changefeed.core.failure import failed
 from tistream_changefeed.core.load import Load
 from tistream_changefeed.core.outgoing import NOTHING
+from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.hold.sending import Sending
 from tistream_changefeed.hold.sink import FirstRows
+from tistream_changefeed.rows.split import never, split
+from tistream_changefeed.rows.window import EventWindow, raw_changes
 from tistream_changefeed.table_errors.table_failed import TableFailed
 from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
@@ -92,14 +95,20 @@ class Loading:
 
 
 def rows_of(
-    pool: Pool, reader: Reader, version: TableVersion, window: Window, window_bytes: int, after: bytes = b""
+    pool: Pool,
+    reader: Reader,
+    version: TableVersion,
+    window: Window,
+    window_bytes: int,
+    after: bytes = b"",
+    ids: Collection[int] | None = None,
 ) -> Iterator[tuple[Events, bytes]]:
     """Yield the rows of a table that exist as of the end of `window` (inclusive) and have changed in it. Only rows
-    whose raw keys are above `after` are read, in the order of their keys. Each item is (about `window_bytes` of
-    rows as inserts, the highest raw key among them). Raises FeedFailed, Gone, and the errors of reads of the
-    pool."""
+    whose raw keys are above `after` are read, in the order of their keys. `ids`: only the rows of these physical ids;
+    None: of all that the table has. Each item is (about `window_bytes` of rows as inserts, the highest raw key among
+    them). Raises FeedFailed, Gone, and the errors of reads of the pool."""
     rest = KeySpan(after + b"\0", b"") if after else KeySpan(b"", b"")
-    ranges = [records_of(one).clip(rest) for one in sorted(version.head.physical_ids)]
+    ranges = [records_of(one).clip(rest) for one in sorted(version.head.physical_ids if ids is None else ids)]
     reads = PoolReads.of(reader, pool, window.high)
     schema_version = pool.source.schema_version(window.high)
     for versions in reads.scan(Window(0, window.high), [one for one in ranges if one is not None]):
@@ -138,6 +147,11 @@ def puts(version: TableVersion, found: pa.Table, ts: int, schema_version: int) -
         np.zeros(count, bool),
     )
     return Events.ordered([rows])
+
+
+def unfiltered(events: Events) -> RowEvents:
+    """Convert events for a sink without any filter of the feed."""
+    return RowEvents(split(EventWindow(raw_changes(events).rows, ()), never))
 
 
 def check_complete(pool: Pool, tables: Sequence[TableVersion], ts: int) -> None:

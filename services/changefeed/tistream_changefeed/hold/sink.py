@@ -3,7 +3,7 @@ that encodes events for it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -73,10 +73,16 @@ class Sink(Protocol):
         """Close the connections to the sink."""
 
 
-RowsOf = Callable[[TableVersion, Window], Iterator[Payload]]
-"""Reads the rows of a table as of the end of a window, of those that have changed in it, in the order of their raw
-keys. Yields them in parts, as inserts that the pipeline has encoded. Raises FeedFailed, Gone, and the errors of reads
-of the pool."""
+class RowsOf(Protocol):
+    """A function that reads rows of a table again."""
+
+    def __call__(
+        self, version: TableVersion, window: Window, ids: Collection[int] | None = None, *, gone: bool = False
+    ) -> Iterator[Payload]:
+        """Read the rows of a table as of the end of a window, of those that have changed in it, in the order of their
+        raw keys. Yields them in parts, as inserts that the pipeline has encoded. `ids`: only the rows of these physical
+        ids; None: of all that the table has. `gone`: the rows are deleted, so some of them may be missing in the pool,
+        and no filter leaves one out. Raises FeedFailed, Gone, and the errors of reads of the pool."""
 
 
 @runtime_checkable

@@ -32,6 +32,7 @@ from tistream.schema.visible import Name, TableVersion, fold
 from tistream.wire.bulk.feed_verify import DIFFERENCES_MAX, Difference, FeedVerification, LeftOut, VerifyFeed
 from tistream_changefeed.core.failure import failed
 from tistream_changefeed.core.progress import Progress
+from tistream_changefeed.core.stopped import StoppedTable
 from tistream_changefeed.hold.loading import check_complete
 from tistream_changefeed.hold.pool import Pool
 from tistream_changefeed.protocols.table_change import TableChange
@@ -107,6 +108,7 @@ class LakeComparison:
     deadline_ms: int
     _there: LakeThere = field(init=False)
     _left_out: dict[Name, str] = field(default_factory=dict)
+    _stopped: Sequence[StoppedTable] = ()
 
     def __post_init__(self) -> None:
         own = own_table(self.tenant, self.ask.changefeed_id)
@@ -121,6 +123,7 @@ class LakeComparison:
         if filtered and "changes" not in shapes:
             raise InvalidRequest("the feed leaves out events by event filters, so its tables differ from the pool")
         progress = self._there.progress()
+        self._stopped = progress.stopped
         self._wait_for(progress.at.low_ts)
         fates = self._fates(progress.at.low_ts) if "changes" in shapes else None
         mirrored = list(self._mirrored(progress)) if "table" in shapes and not filtered else []
@@ -350,7 +353,12 @@ class LakeComparison:
         )
 
     def _asked_for(self, name: Name) -> bool:
-        return self.ask.table is None or fold(".".join(name)) == fold(self.ask.table)
+        if self.ask.table is not None and fold(".".join(name)) != fold(self.ask.table):
+            return False
+        if any(one.touches(name) for one in self._stopped):
+            self._left_out[name] = "has stopped, so it was not compared: let it go on first"
+            return False
+        return True
 
     def _check_time(self, reason: str) -> None:
         if self.clock.monotonic_ms() > self.deadline_ms:

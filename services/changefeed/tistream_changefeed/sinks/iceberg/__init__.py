@@ -27,7 +27,11 @@ both.
 * Properties have the sequence number of the newest commit to each table: one that another program has rolled back, or
   restored from an older state, fails the feed. They have the cursor and the progress too, so nothing is read again
   after another program has made all snapshots of the feed expire.
-* A table has the rows of one table of TiDB, whose name is in its properties: those of another one fail the feed.
+* A table has the rows of one table of TiDB, whose name is in its properties. A table of TiDB whose Iceberg table would
+  be this one stops, and the others go on. So does a table of which a DDL is refused. A table that has stopped states
+  its own position, so it has each row once when it goes on.
+* DROP, TRUNCATE and EXCHANGE PARTITION move rows without events. The worker reads the rows that come or go from the
+  pool, and writes them in the commit of the DDL (mirrored/moved_partitions.py).
 * A change of a type that Iceberg cannot have begins a new version of the table itself (`t__v2`), with the rows as of
   the DDL, which the worker reads from the pool (mirrored/lake_ddls.py). The property `tistream.next_version` of the
   version before names it. That version stays as it was, under a tag (`v1`); any program may drop it.

@@ -11,7 +11,6 @@ from functools import cached_property
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
-    BadRequestError,
     CommitFailedException,
     CommitStateUnknownException,
     ForbiddenError,
@@ -19,7 +18,6 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchPropertyException,
     NoSuchTableError,
-    NoSuchViewError,
     NotInstalledError,
     OAuthError,
     ResolveError,
@@ -29,7 +27,6 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
     ValidationError,
     ValidationException,
-    ViewAlreadyExistsError,
     WaitingForLockException,
 )
 from pyiceberg.manifest import DataFile
@@ -39,7 +36,6 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, UpdatesAndRequirements, UpdateTableMetadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 from pyiceberg.transforms import HourTransform
-from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 from sqlalchemy.exc import SQLAlchemyError
 
 from tistream.errors import TargetNotAllowed
@@ -64,12 +60,6 @@ CONFLICT = "conflict"  # the cause of a commit that was refused because the tabl
 _RETRIES = "commit.retry.num-retries"
 _HOUR = PartitionSpec(PartitionField(COMMIT_TIME, 1_000, HourTransform(), "_commit_hour"))
 _MANIFESTS = 100
-_OURS = {"engine-name": "tistream"}  # in the summary of a view that a feed has stored
-_NO_VIEW = (
-    *(RuntimeError, BadRequestError, ForbiddenError, ValueError),
-    *(NoSuchViewError, ViewAlreadyExistsError, TableAlreadyExistsError),
-)
-"""What pyiceberg raises if a catalog has no views, or refuses one; besides RESTError itself, for such as status 405."""
 _OTHER = (
     *(SQLAlchemyError, OSError, RESTError),
     *(ValueError, RuntimeError, pa.ArrowException),  # of metadata and files that cannot be read
@@ -117,14 +107,15 @@ class Lake:
         self._keeping, self._allowed = keeping, allowed
 
     @cached_property
-    def _catalog(self) -> Catalog:
+    def catalog(self) -> Catalog:
+        """The catalog, which is opened at the first access."""
         with self.asking(self.where):
             return self._connect()
 
     def close(self) -> None:
         """Close the connections to the catalog."""
-        if "_catalog" in self.__dict__:
-            self._catalog.close()
+        if "catalog" in self.__dict__:
+            self.catalog.close()
 
     def named(self, identifier: Identifier) -> str:
         """The name of a table in errors."""
@@ -134,7 +125,7 @@ class Lake:
         """Read a table; None if it does not exist."""
         with self.asking(self.named(identifier)):
             try:
-                return self._known(self._catalog.load_table(identifier))
+                return self._known(self.catalog.load_table(identifier))
             except NoSuchTableError:
                 return None
 
@@ -150,7 +141,7 @@ class Lake:
                 for depth in range(1, len(identifier)):
                     self._create_namespace(identifier[:depth])
                 return self._known(
-                    self._catalog.create_table(
+                    self.catalog.create_table(
                         identifier,
                         first_schema(shape or "table"),
                         place,
@@ -159,11 +150,11 @@ class Lake:
                     )
                 )
             except TableAlreadyExistsError as error:
-                raise retry("sink", where, "another worker has created it") from error
+                raise retry("sink", where, "another worker has created it, or a view has its name") from error
 
     def _create_namespace(self, name: Identifier) -> None:
         try:
-            self._catalog.create_namespace_if_not_exists(name)
+            self.catalog.create_namespace_if_not_exists(name)
         except NamespaceAlreadyExistsError:  # another worker was faster
             return
 
@@ -171,7 +162,7 @@ class Lake:
         """The tables of a namespace whose names begin with `prefix`."""
         with self.asking(self.named(namespace)):
             try:
-                found = self._catalog.list_tables(namespace)
+                found = self.catalog.list_tables(namespace)
             except NoSuchNamespaceError:
                 return []
         return [one for one in found if one[-1].startswith(prefix)]
@@ -183,55 +174,9 @@ class Lake:
             for depth in range(1, len(after)):
                 self._create_namespace(after[:depth])
             try:
-                return self._catalog.rename_table(before, after)
+                return self.catalog.rename_table(before, after)
             except TableAlreadyExistsError as error:
                 raise retry("sink", self.named(after), "another worker has created it", CONFLICT) from error
-
-    def put_view(self, identifier: Identifier, schema: Schema, queries: Mapping[str, str]) -> bool:
-        """Store a view, in place of one of a feed with other queries. `queries`: its SQL text for each dialect. Nothing
-        happens if another program has such a view. Returns False if the catalog has no views or refuses this one: the
-        feed does not depend on it."""
-        shown = [ViewRepresentation(SQLViewRepresentation(type="sql", sql=q, dialect=d)) for d, q in queries.items()]
-        version = ViewVersion.model_validate(
-            {"schema-id": 0, "representations": shown, "default-namespace": identifier[:-1], "summary": _OURS}
-        )
-
-        def put(there: ViewVersion | None) -> None:
-            if there is not None and (there.summary != _OURS or there.representations == shown):
-                return
-            if there is not None:
-                self._catalog.drop_view(identifier)
-            self._catalog.create_view(identifier, schema, version)
-
-        return self._on_view(identifier, put)
-
-    def drop_view(self, identifier: Identifier) -> None:
-        """Drop a view, if the catalog has it and a feed has stored it."""
-
-        def drop(there: ViewVersion | None) -> None:
-            if there is not None and there.summary == _OURS:
-                self._catalog.drop_view(identifier)
-
-        self._on_view(identifier, drop)
-
-    def _on_view(self, identifier: Identifier, act: Callable[[ViewVersion | None], None]) -> bool:
-        """Act on a view, which may not exist. Returns False if the catalog has no views or refuses this."""
-        with self.asking(self.named(identifier)):
-            try:
-                act(self._view(identifier))
-            except _NO_VIEW:
-                return False
-            except RESTError as error:
-                if type(error) is not RESTError:  # it may pass by itself, such as status 503
-                    raise
-                return False
-        return True
-
-    def _view(self, identifier: Identifier) -> ViewVersion | None:
-        try:
-            return self._catalog.load_view(identifier).current_version()
-        except NoSuchViewError:
-            return None
 
     def told(self, table: Table) -> list[Told]:
         """The commits in the main branch: for each snapshot its sequence number, its summary, and whether it has a

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +65,7 @@ class LakeFeed:
         include no table, a filter does not fit a table, or two tables would be written to one."""
         included = included_tables(self.config, tables)
         planned: list[PlannedTable] = []
+        owners: dict[str, str] = {}
         for version in included.sent:
             try:
                 check_filters(self.pipeline.filter, version)
@@ -74,13 +74,13 @@ class LakeFeed:
             deltas: tuple[Shape, ...] = ("delta",) if self.target.delta_share else ()
             shapes = (*self.target.shapes, *deltas)
             names = [".".join(self.target.identifier(version.name, shape)) for shape in shapes]
+            own = ".".join(version.name)
+            for name in names:
+                if owners.setdefault(name, own) != own:
+                    raise refused(f"two tables would be written to {name}, {owners[name]} and {own}: put {{database}} "
+                                  "into the namespace, or leave one of them out by filter.rules")  # fmt: skip
             columns = tuple(column.name for column in version.table.visible_columns)
             planned.append(PlannedTable(*version.name, ", ".join(names), "", columns))
-        counts = Counter(name for one in planned for name in one.topic.split(", "))
-        twice = next((name for name, count in counts.items() if count > 1), None)
-        if twice is not None:
-            raise refused(f"two tables would be written to {twice}: put {{database}} into the namespace, or leave one "
-                          "of them out by filter.rules")  # fmt: skip
         return FeedPlan(tuple(planned), {}, tuple(table_warnings(self.config, included)), included.left_out)
 
     def look(self, planned: FeedPlan, values: Mapping[str, str], allowed: Allowed, answer_s: float) -> Looked:
@@ -151,6 +151,7 @@ def lake_feed(sink_uri: str, document: Mapping[str, Any], skips: Sequence[Skip] 
         iceberg.file_size,
         Keeping(iceberg.keep_snapshots, iceberg.keep_hours),
         iceberg.delta_share,
+        iceberg.snapshot == "now",
     )
     pipeline = LakePipeline(
         parts.feed_filter(found.config),

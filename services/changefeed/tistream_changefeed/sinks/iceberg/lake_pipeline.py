@@ -40,6 +40,11 @@ class TableDdl:
     changes: tuple[TableChange, ...]
 
     @property
+    def names(self) -> tuple[Name, ...]:
+        """The names of these tables before and after the DDL."""
+        return tuple(dict.fromkeys(name for change in self.changes for name in change.names))
+
+    @property
     def size(self) -> int:
         """The size of the DDL's statement, in bytes (implements Mark.size)."""
         return len(self.event.query.encode())

@@ -171,6 +171,12 @@ def deleted_keys(net: TableNet) -> Iterator[pa.Table]:
         yield _keys(net, net.deletes)
 
 
+def inserted_keys(net: TableNet) -> pa.Table:
+    """The keys of the rows that a net change inserts, in the types of the Iceberg table, without those that Iceberg
+    cannot represent."""
+    return _keys(net, net.inserts).drop_null()
+
+
 def _keys(net: TableNet, rows: pa.RecordBatch) -> pa.Table:
     names = [column.name for column in net.columns]
     return pa.table({one.name: converted(one, rows.column(names.index(one.name))) for one in net.handle})

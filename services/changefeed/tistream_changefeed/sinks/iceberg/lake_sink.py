@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pyiceberg.table import Table
 
 from tistream.clock import Clock
-from tistream.read.cursor import Place, Position
+from tistream.read.cursor import Position
+from tistream.schema.visible import TableVersion
 from tistream_changefeed.core import progress as progresses
 from tistream_changefeed.core.failure import FeedFailed, failed
 from tistream_changefeed.core.new_tables import NewTables
@@ -32,17 +33,21 @@ from tistream_changefeed.sinks.iceberg.marks import Marks
 from tistream_changefeed.sinks.iceberg.mirrored.deltas import Deltas
 from tistream_changefeed.sinks.iceberg.mirrored.lake_ddls import LakeDdls
 from tistream_changefeed.sinks.iceberg.mirrored.mirrored_rows import MirroredRows
-from tistream_changefeed.sinks.iceberg.pending import Pending, above, highest_key
+from tistream_changefeed.sinks.iceberg.pending import Pending, above, highest_key, is_whole, reached
+from tistream_changefeed.sinks.iceberg.table_schema import Shape
 from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, own_table
 from tistream_changefeed.sinks.left_out import LetterMark
+from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 _WINDOW_FILES = 4  # the bytes with which a window ends, in sizes of a file
 _TRANSACTION_FILES = 16  # the most bytes of a transaction into the tables themselves, in sizes of a file
+_OF_A_TABLE = frozenset({"ddl", "encode", "pool"})
+"""The stages of failures in a DDL that concern its tables alone: it is refused, or rows cannot be read or encoded."""
 
 
 class LakeSink:
-    """One worker's access to the tables of a feed: implements hold.sink.Sink. `new_name` makes unique names of
-    files."""
+    """One worker's access to the tables of a feed: implements hold.sink.Sink. `write` also raises TablesRefused.
+    `new_name` makes unique names of files."""
 
     def __init__(self, target: LakeTarget, lake: Lake, order: Order, clock: Clock, new_name: Callable[[], str]) -> None:
         self._target, self._lake, self._order, self._clock = target, lake, order, clock
@@ -54,9 +59,11 @@ class LakeSink:
         self._new_name = new_name
         self._own: Table | None = None
         self._pending = Pending()
-        self._spilled: list[tuple[LakeTable, bytes]] = []  # with files that are in no snapshot, and the highest key
+        # With files that are in no snapshot: the table of TiDB, and the highest key.
+        self._spilled: list[tuple[LakeTable, str, bytes]] = []
         self._spilled_bytes = 0
         self._committed: Progress | None = None  # in the feed's own table
+        self._told: Progress | None = None  # the newest one of which the caller knows that it is durable
         self._held: Progress | None = None  # after the rows that are pending
         self._since_ms: int | None = None  # when the first of them came
         self._stored_ms: int | None = None  # when the progress was committed last; None: not by this worker
@@ -87,7 +94,8 @@ class LakeSink:
             return None, {}
         begun, found = there.begun(where), there.progress
         mine = progresses.taken_over(found, self._order.fence, self._order.start_ts, where)
-        self._committed, self._tables.since_ts = mine, mine.at.low_ts
+        self._committed = self._told = mine
+        self._tables.since_ts = mine.at.low_ts
         same = found.fence.generation == mine.fence.generation
         begun = begun if same else []
         self._tables.created.known = KnownTables(self._own.properties, where, kept=same)
@@ -97,7 +105,7 @@ class LakeSink:
             at = mine.at if loading else max(mine.at, Position(moved.ts))
             self._tables.accept_older(at, loading=loading)
         self._put_progress(mine, begun)
-        self._tables.fence(begun, mine.at, loading=found.load is not None)
+        self._tables.fence(begun, lambda source: reached(mine, source), loading=found.load is not None)
         self._stored_ms = None
         return found, {}
 
@@ -122,18 +130,33 @@ class LakeSink:
         """Implement Sink.held_by: an error says what a call waits for."""
 
     def write(self, transaction: Transaction) -> bool:
-        """Implement Sink.write: collect rows, or commit them if their window ends here. A DDL ends every window."""
+        """Implement Sink.write: collect rows, or commit them if their window ends here. A DDL ends every window. Raises
+        TablesRefused if rows or a DDL of some tables are refused; then all rows that are not durable must come again.
+        Tables may have some of these rows, and leave them out by their own cursors."""
         try:
-            return self._write(transaction)
+            durable = self._write(transaction)
+        except TablesRefused:
+            self._forget()
+            raise
         except FeedFailed as error:
             if error.failure.cause == CONFLICT:
                 self._check_fence()
             raise
+        if durable:
+            self._told = transaction.progress
+        return durable
 
     def close(self) -> None:
         """Forget the rows that are not committed, and close the connections to the catalog."""
-        self._pending, self._spilled, self._since_ms = Pending(), [], None
+        self._forget()
         self._lake.close()
+
+    def _forget(self) -> None:
+        """Forget the rows that are not committed, and files that are in no snapshot. The caller continues behind the
+        newest progress that it knows to be durable."""
+        self._pending, self._spilled, self._spilled_bytes, self._since_ms = Pending(), [], 0, None
+        self._held, self._committed = None, self._told
+        self._tables.forget()
 
     def _write(self, transaction: Transaction) -> bool:
         rows, progress = transaction.rows, transaction.progress
@@ -145,6 +168,9 @@ class LakeSink:
         ddls = [mark for mark in transaction.marks if not isinstance(mark, LetterMark)]
         if letters:
             self._letters.write(letters)
+        for mark in ddls:
+            if isinstance(mark, TableDdl):
+                self._ddls.check(mark)
         held = self._held
         loaded = held is not None and held.load is not None and progress.load is None  # all rows of the beginning
         if self.waits and held is not None and (ddls or loaded):
@@ -159,7 +185,7 @@ class LakeSink:
                 return False
             self._put_progress(progress)
             return True
-        if progress.at.place is not Place.DONE or not self._due(progress):
+        if not is_whole(progress) or not self._due(progress):
             return False
         self._flush(progress)
         return True
@@ -171,11 +197,18 @@ class LakeSink:
                     self._tables.create(version, shape, progress.at)
         else:
             assert isinstance(mark, TableDdl)
-            begun = self._ddls.touched(mark)
-            if begun:
-                assert self._committed is not None
-                self._put_progress(self._committed, begun)  # refused if a newer worker has taken over
-            self._ddls.apply(mark)
+            try:
+                begun = self._ddls.touched(mark)
+                if begun:
+                    assert self._committed is not None
+                    self._put_progress(self._committed, begun)  # refused if a newer worker has taken over
+                self._ddls.apply(mark)
+            except TablesRefused as error:
+                raise TablesRefused(mark.names, str(error), of_ddl=True) from error
+            except FeedFailed as error:
+                if error.failure.kind == "failed" and error.failure.stage in _OF_A_TABLE:
+                    raise TablesRefused(mark.names, str(error), of_ddl=True) from error
+                raise
 
     # ---- windows
 
@@ -203,11 +236,13 @@ class LakeSink:
         )
 
     def _progress_due(self, progress: Progress) -> bool:
-        """Whether a progress without rows is committed: the first one of this worker, the last one of the feed, and one
-        in each flush interval."""
+        """Whether a progress without rows is committed: the first one of this worker, the last one of the feed, one in
+        each flush interval, and one that says that a table has stopped, or goes on."""
         end_ts, passed = self._order.end_ts, self._stored_ms
         return (
             passed is None
+            or self._committed is None
+            or _stops(progress) != _stops(self._committed)
             or (end_ts is not None and progress.at.low_ts >= end_ts)
             or self._clock.monotonic_ms() - passed >= self._target.flush_interval_ms
         )
@@ -219,13 +254,18 @@ class LakeSink:
             self._write_changes(batches)
 
     def _write_changes(self, batches: list[RowBatch]) -> None:
-        table = self._tables.table(batches[-1].version, "changes")
+        table = self._table(batches[-1].version, "changes")
         rest = above(batches, table.through_ts, table.loaded)
         if rest:
             self._tables.add_changes(table, rest)
-            keys = [key for one, key in self._spilled if one is table]
+            keys = [key for one, _, key in self._spilled if one is table]
             self._spilled = [one for one in self._spilled if one[0] is not table]
-            self._spilled.append((table, max([highest_key(rest), *keys])))
+            self._spilled.append((table, _source(batches[-1].version), max([highest_key(rest), *keys])))
+
+    def _table(self, version: TableVersion, shape: Shape) -> LakeTable:
+        """The Iceberg table for rows that come after the newest progress."""
+        assert self._committed is not None
+        return self._tables.table(version, shape, since_ts=reached(self._committed, _source(version)).low_ts)
 
     def _flush(self, progress: Progress) -> None:
         """Commit what is pending, and then the progress after it."""
@@ -234,20 +274,20 @@ class LakeSink:
             if "changes" in self._target.shapes:
                 self._write_changes(batches)
             if "table" in self._target.shapes:
-                table = self._tables.table(batches[-1].version, "table")
+                table = self._table(batches[-1].version, "table")
                 rest = above(batches, self._deltas.through_ts(table), table.loaded)
                 if rest:
                     mirrored.append((table, rest))
-        begun = [table.identifier for table, _ in self._spilled]
+        begun = [table.identifier for table, _, _ in self._spilled]
         begun += [name for table, _ in mirrored for name in self._deltas.names(table)]
         if begun:
             assert self._committed is not None
             self._put_progress(self._committed, begun)
-        at, loading = progress.at, progress.load is not None
-        for table, key in self._spilled:
-            self._tables.commit_changes(table, at, key if loading else None)
+        loading = progress.load is not None
+        for table, source, key in self._spilled:
+            self._tables.commit_changes(table, reached(progress, source), key if loading else None)
         for table, rest in mirrored:
-            nets = net(EventWindow(tuple(rest), ()))
+            nets, at = net(EventWindow(tuple(rest), ())), reached(progress, _source(rest[-1].version))
             if nets:
                 self._deltas.commit(table, rest[-1].version, nets, at, highest_key(rest) if loading else None)
         self._spilled, self._spilled_bytes, self._since_ms = [], 0, None
@@ -283,3 +323,13 @@ class LakeSink:
         found = None if table is None else stored(self._lake, table, self._order.tenant, own)
         if found is not None:
             progresses.taken_over(found.progress, self._order.fence, self._order.start_ts, self._lake.named(own))
+
+
+def _source(version: TableVersion) -> str:
+    """The table of TiDB, as DATABASE.TABLE."""
+    return ".".join(version.name)
+
+
+def _stops(progress: Progress) -> set[tuple[str, bool]]:
+    """The tables that have stopped or catch up, each with whether it has stopped."""
+    return {(".".join(one.name), one.limit is not None or one.left) for one in progress.stopped}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
@@ -34,30 +34,54 @@ from tistream_changefeed.sinks.iceberg.lake import CONFLICT, Commit, Lake, rolle
 from tistream_changefeed.sinks.iceberg.lake_files import write_file
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows
 from tistream_changefeed.sinks.iceberg.marks import Marks
+from tistream_changefeed.sinks.iceberg.mirrored.lake_views import LakeViews
 from tistream_changefeed.sinks.iceberg.table_schema import EMPTY, Shape, evolved, parsed
-from tistream_changefeed.sinks.iceberg.target import Identifier, LakeTarget, delta_of, number_of, set_aside, version_of
+from tistream_changefeed.sinks.iceberg.target import (
+    Identifier,
+    LakeTarget,
+    contents_of,
+    delta_of,
+    now_of,
+    number_of,
+    set_aside,
+    version_of,
+)
+from tistream_changefeed.table_errors.tables_refused import TablesRefused
 
 
 class LakeTables:
     """The tables of a feed as one worker writes them. `new_name` makes unique names of files. `since_ts`: all rows of a
-    table that is created now come after it. Every call may raise FeedFailed."""
+    table that is created now come after it. `begun_ts`: the tables have the rows that have changed after it. Every call
+    may raise FeedFailed, and TablesRefused for a table of TiDB that cannot have its Iceberg table."""
 
     def __init__(self, lake: Lake, target: LakeTarget, order: Order, clock: Clock, new_name: Callable[[], str]) -> None:
         self._lake, self._target, self._order, self._clock, self._new_name = lake, target, order, clock, new_name
         self.feed = f"{order.tenant}/{order.feed_id}"
         self.created = CreatedTables(lake)
+        self.views = LakeViews(lake)
         self.since_ts = order.start_ts
+        self.begun_ts = 0 if target.loads else order.start_ts
         self._open: dict[Identifier, LakeTable] = {}
 
     # ---- finding
 
+    def forget(self) -> None:
+        """Forget what was read, and files that are in no snapshot: each table is read again at its next use."""
+        self._open, self.created.moving = {}, ()
+
     def table(
-        self, version: TableVersion, shape: Shape, before: TableVersion | None = None, since_ts: int | None = None
+        self,
+        version: TableVersion,
+        shape: Shape,
+        before: TableVersion | None = None,
+        since_ts: int | None = None,
+        query: str | None = None,
     ) -> LakeTable:
         """The Iceberg table for the rows of a table version; it is created if it does not exist. `before`: the version
-        that a DDL has changed to `version`. `since_ts`: that of a table that is created; None: `self.since_ts`. If the
-        name belongs to the rows of a dropped table of TiDB, that Iceberg table is renamed first. If it has another
-        logical id without a drop, it is the same table: TiDB gives a new id when partitions are removed."""
+        that a DDL with this `query` has changed to `version`. `since_ts`: that of a table that is created; None:
+        `self.since_ts`. If the name belongs to the rows of a dropped table of TiDB, that Iceberg table is renamed
+        first. If it has another logical id without a drop, it is the same table: TiDB gives a new id when partitions
+        are removed."""
         found = self.loaded(self.newest(version.name, shape), shape)
         if found is not None and DROPPED in found.table.properties:
             if shape == "delta":
@@ -73,9 +97,9 @@ class LakeTables:
             since = {SINCE: str(self.since_ts if since_ts is None else since_ts)}
             found = self.new_table(self.newest(version.name, shape), version, shape, since)
         try:
-            schema = evolved(found.schema, shape, version, before)
+            schema = evolved(found.schema, shape, version, before, query)
         except CannotEncode as error:
-            raise failed("ddl", ".".join(version.name), str(error)) from error
+            raise TablesRefused([version.name], f"table {'.'.join(version.name)}: {error}") from error
         if schema != found.schema:
             found.schema, found.evolves = schema, True
         return found
@@ -84,7 +108,8 @@ class LakeTables:
         self, identifier: Identifier, version: TableVersion, shape: Shape, more: Mapping[str, str]
     ) -> LakeTable:
         """Create an Iceberg table without columns for the rows of a table version. `more`: properties besides those of
-        every table."""
+        every table. A view of the feed that has the name gives way: its delta has the query of the view too."""
+        self.views.drop_if_now(identifier)
         properties = {texts.FEED: self.feed, SOURCE: ".".join(version.name), TABLE_ID: str(version.head.id)}
         properties |= {FIELDS: EMPTY.text, **more}
         table = self._lake.create(identifier, shape, properties, self._new_name(), self._clock.now_ms())
@@ -145,12 +170,20 @@ class LakeTables:
 
     def check_source(self, found: LakeTable, version: TableVersion, before: TableVersion | None = None) -> None:
         """Check that an Iceberg table has the rows of the table of TiDB that is now `version`, and was `before`. Raises
-        FeedFailed."""
-        source = found.table.properties.get(SOURCE)
-        if source not in {".".join(one.name) for one in (version, before) if one is not None}:
-            raise failed("sink", self._lake.named(found.identifier), f"it has the rows of {source}, and those of "
-                         f"{'.'.join(version.name)} would be mixed with them: put {{database}} into the namespace, or "
-                         "leave one of the tables out by filter.rules")  # fmt: skip
+        TablesRefused."""
+        self.check_owner(found, version, {".".join(one.name) for one in (version, before) if one is not None})
+
+    def check_owner(self, found: LakeTable, version: TableVersion, sources: Collection[str]) -> None:
+        """Check that an Iceberg table, which `version` would have, is that of one of the tables `sources` of TiDB.
+        Raises TablesRefused."""
+        source = found.table.properties.get(SOURCE, "another table")
+        if source not in sources:
+            name, where = ".".join(version.name), self._lake.named(found.identifier)
+            raise TablesRefused(
+                [version.name],
+                f"table {name}: its Iceberg table would be {where}, which has {contents_of(found.identifier, source)}: "
+                f"leave {name} out by filter.rules, then resume; another changefeed can send it into another namespace",
+            )
 
     def set_aside(self, old: LakeTable, after: TableVersion) -> None:
         """Rename a table whose table of TiDB was dropped, because `after` gets its name."""
@@ -159,6 +192,7 @@ class LakeTables:
         dropped_ts = int(old.table.properties.get(DROPPED, old.through_ts))
         delta = self.loaded(delta_of(old.identifier), "delta") if old.table.properties.get(DELTA) else None
         if delta is not None:
+            self.views.drop(now_of(old.identifier))
             self.set_aside(delta, after)
         self.move(old, set_aside(old.identifier, dropped_ts))
         self.created.known.forget(str(old.table.metadata.table_uuid))
@@ -169,7 +203,7 @@ class LakeTables:
         first, newest = self._target.identifier(after.name, shape), self.newest(after.name, shape)
         for number in range(1, number_of(first, newest) + 1):
             found = self.loaded(version_of(first, number), shape)
-            if found is not None:
+            if found is not None and (number == 1 or found.table.properties.get(SOURCE) == ".".join(after.name)):
                 self.set_aside(found, after)
 
     def move(self, found: LakeTable, goal: Identifier) -> None:
@@ -181,6 +215,7 @@ class LakeTables:
         same = fresh is not None and fresh.table.metadata.table_uuid == uuid
         if same:
             del self._open[source]
+            self.views.drop_if_now(goal)
             same = self._lake.rename(source, goal).metadata.table_uuid == uuid
             if not same:
                 self._lake.rename(goal, source)
@@ -188,23 +223,24 @@ class LakeTables:
             raise retry("sink", self._lake.named(source), "another worker has replaced the table", CONFLICT)
         self.created.known.put(str(uuid), goal)
 
-    def fence(self, begun: Sequence[Identifier], at: Position, *, loading: bool) -> None:
+    def fence(self, begun: Sequence[Identifier], at: Callable[[str], Position], *, loading: bool) -> None:
         """Commit this worker's fence to the tables `begun`, to which an earlier worker may be about to commit. That
-        worker's commits are then refused. `at`: the position of the feed. `loading`: the feed is loading its initial
-        rows."""
+        worker's commits are then refused. `at` returns the position of a table of TiDB. `loading`: the feed is loading
+        its initial rows."""
         self.created.moving = begun
         for identifier in begun:
             self._fence(identifier, at, loading=loading)
         self.created.moving = ()
 
-    def _fence(self, identifier: Identifier, at: Position, *, loading: bool) -> None:
+    def _fence(self, identifier: Identifier, at: Callable[[str], Position], *, loading: bool) -> None:
         there = self._lake.load(identifier)
         if there is None or there.properties.get(texts.FEED) != self.feed:
             return
         found = self.loaded(identifier, shape_of(identifier))
         if found is not None and (found.marks is None or found.marks.fence != self._order.fence):
             loaded = b"" if found.marks is None and loading else found.loaded
-            self.commit(found, at if found.marks is None else found.marks.at, loaded=loaded)
+            begun = found.table.properties.get(SOURCE, "")
+            self.commit(found, at(begun) if found.marks is None else found.marks.at, loaded=loaded)
 
     def accept_older(self, at: Position, *, loading: bool) -> None:
         """Continue after `at` with tables that another program has rolled back or dropped, although they lack rows.

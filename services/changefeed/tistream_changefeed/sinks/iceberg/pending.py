@@ -1,4 +1,4 @@
-"""The events that a sink has taken and not committed yet, by table. Pure."""
+"""The events that a sink has taken and not committed yet, by table, and how far a table has come. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tistream.schema.visible import Name
+from tistream.read.cursor import Place, Position
+from tistream.schema.visible import Name, fold
+from tistream_changefeed.core.progress import Progress
 from tistream_changefeed.core.row_events import RowEvents
 from tistream_changefeed.rows.row_batch import RowBatch
 from tistream_changefeed.rows.window import taken
@@ -58,3 +60,26 @@ def highest_key(batches: list[RowBatch]) -> bytes:
     """The highest raw key of these events."""
     found: bytes = max(pc.max(batch.raw.cast(pa.binary())).as_py() for batch in batches)
     return found
+
+
+def reached(progress: Progress, source: str) -> Position:
+    """The position up to which every event of one table is in the sink, as of a progress of the feed. `source`: the
+    table, as DATABASE.TABLE. A table that has stopped, or that catches up, is behind the feed: the events in between
+    come later, so its cursor must not say that it has them."""
+    at = min((one.at for one in progress.stopped if _is(one.name, source)), default=progress.at)
+    if at >= progress.at:
+        return progress.at
+    return Position(at.low_ts) if at.place is Place.ROW else at
+
+
+def is_whole(progress: Progress) -> bool:
+    """Whether a progress lies between two commit_ts, for the feed and for each table that catches up, so that no table
+    shows a part of a transaction."""
+    behind = (one.at.place for one in progress.stopped if one.lacks)
+    return progress.at.place is Place.DONE and Place.ROW not in behind
+
+
+def _is(name: Name, source: str) -> bool:
+    """Whether a name is that of the table `source`, or of its database: ("DATABASE", "")."""
+    shown, wanted = fold(".".join(name)), fold(source)
+    return shown == wanted or (not name[1] and wanted.startswith(shown))

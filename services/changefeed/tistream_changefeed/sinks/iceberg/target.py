@@ -24,7 +24,7 @@ class LakeTarget:
     """The tables of a feed. `where` names the catalog in errors. `namespace` is a pattern: a dot separates levels.
     `file_bytes`: the size of files before compression. `delta_share`: changes of a table wait in a delta until
     their rows are more than this percentage of the rows of the files that they change; 0: the feed has no
-    deltas."""
+    deltas. `loads`: the feed begins with the rows of its tables."""
 
     where: str
     namespace: str = DATABASE
@@ -33,6 +33,7 @@ class LakeTarget:
     file_bytes: int = 64 << 20
     keeping: Keeping = KEEPING
     delta_share: int = 0
+    loads: bool = False
 
     def identifier(self, name: Name, shape: Shape) -> Identifier:
         """The name of the Iceberg table of this shape for a table of TiDB."""
@@ -96,3 +97,15 @@ def set_aside(identifier: Identifier, ts: int) -> Identifier:
 def set_aside_prefix(identifier: Identifier) -> Identifier:
     """The beginning of the names that `set_aside` gives to a table."""
     return (*identifier[:-1], f"{identifier[-1]}__dropped_")
+
+
+def contents_of(identifier: Identifier, source: str) -> str:
+    """What the Iceberg table `identifier` has of the table `source` (DATABASE.TABLE) of TiDB, in words for errors."""
+    name, table = identifier[-1], source.rpartition(".")[2]
+    if name == f"{table}__changes":
+        return f"the changes of {source}"
+    if name.endswith("_delta") and name != table:
+        return f"the changes of {source} that wait (delta-share)"
+    if name != table:
+        return f"the rows of {source} since a type has changed"
+    return f"the rows of {source}"

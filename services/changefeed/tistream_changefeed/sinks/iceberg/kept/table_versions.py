@@ -3,9 +3,10 @@ which is a table of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Collection, Iterable
 
-from tistream_changefeed.sinks.iceberg.kept.lake_table import NEXT, SOURCE, LakeTable
+from tistream_changefeed.sinks.iceberg.kept.lake_table import DROPPED, NEXT, SOURCE, LakeTable
 from tistream_changefeed.sinks.iceberg.target import Identifier, number_of, version_of
 
 
@@ -24,5 +25,17 @@ def newest_version(
         found = ((one, loaded(version_of(first, one))) for one in later)
         number = next((one for one, it in found if it and it.table.properties.get(SOURCE) == source), 1)
     while (table := loaded(version_of(first, number))) and NEXT in table.table.properties:
-        number += 1
+        number = max(number + 1, number_of(first, (*first[:-1], table.table.properties[NEXT])))
     return version_of(first, number)
+
+
+def next_number(
+    first: Identifier, number: int, sources: Collection[str], loaded: Callable[[Identifier], LakeTable | None]
+) -> int:
+    """The number of the version that follows the version `number` of the Iceberg table `first`. A number is passed over
+    if a table of TiDB with another name than `sources` has its Iceberg table there: `t__v2` may be a user's table."""
+    for one in itertools.count(number + 1):
+        found = loaded(version_of(first, one))
+        if found is None or DROPPED in found.table.properties or found.table.properties.get(SOURCE) in sources:
+            break
+    return one

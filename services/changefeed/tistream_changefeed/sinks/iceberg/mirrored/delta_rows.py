@@ -1,4 +1,4 @@
-"""The rows of a delta table, and the view `t_now` that joins it with its table. Pure.
+"""The rows of a delta table. Pure.
 
 A delta has the columns of its table and `_deleted`. Each row has the newest state of one key, or says by `_deleted`
 that the key is gone; then its other columns are null.
@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from tistream_changefeed.rows.net import TableNet
 from tistream_changefeed.sinks.iceberg.lake_rows import arrow_schema, deleted_keys, table_rows
 from tistream_changefeed.sinks.iceberg.table_schema import DELETED_NAME, LakeSchema
-from tistream_changefeed.sinks.iceberg.target import Identifier
 
 
 def delta_rows(nets: Sequence[TableNet], keys: Sequence[str], lake: LakeSchema) -> pa.Table:
@@ -48,21 +47,6 @@ def without(rows: pa.Table, keys: Sequence[str], others: pa.Table) -> pa.Table:
     gone = pl.DataFrame(pl.from_arrow(others.select(list(keys))))
     kept = frame.join(gone, on=list(keys), how="anti", nulls_equal=True)[place].sort()
     return rows.take(kept.to_arrow())
-
-
-def now_query(table: Identifier, delta: Identifier, columns: Sequence[str], keys: Sequence[str], quote: str) -> str:
-    """The query of the view `t_now`: the rows of the table whose key the delta does not have, and those of the delta.
-    `quote`: the character that encloses names."""
-
-    def named(*names: str) -> str:
-        return ".".join(quote + name.replace(quote, quote * 2) + quote for name in names)
-
-    same = " AND ".join(f"{named('d', key)} = {named('t', key)}" for key in keys)
-    shown = ", ".join(map(named, columns))
-    return (
-        f"SELECT {shown} FROM {named(*table)} AS {named('t')} WHERE NOT EXISTS (SELECT 1 FROM {named(*delta)} AS "
-        f"{named('d')} WHERE {same}) UNION ALL SELECT {shown} FROM {named(*delta)} WHERE NOT {named(DELETED_NAME)}"
-    )
 
 
 def _marked(rows: pa.Table, *, deleted: bool) -> pa.Table:

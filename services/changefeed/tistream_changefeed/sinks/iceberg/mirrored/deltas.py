@@ -42,8 +42,9 @@ from tistream_changefeed.sinks.iceberg.lake import Lake
 from tistream_changefeed.sinks.iceberg.lake_files import key_range, read_file
 from tistream_changefeed.sinks.iceberg.lake_rows import arrow_schema
 from tistream_changefeed.sinks.iceberg.lake_tables import LakeTables
-from tistream_changefeed.sinks.iceberg.mirrored.delta_rows import delta_rows, live, now_query
+from tistream_changefeed.sinks.iceberg.mirrored.delta_rows import delta_rows, live
 from tistream_changefeed.sinks.iceberg.mirrored.mirrored_rows import MirroredRows, key_names
+from tistream_changefeed.sinks.iceberg.mirrored.now_view import QUOTES, now_query
 from tistream_changefeed.sinks.iceberg.table_schema import DELETED_NAME
 from tistream_changefeed.sinks.iceberg.target import Identifier, delta_of, now_of
 
@@ -65,7 +66,6 @@ class Deltas:
 
     def __init__(self, lake: Lake, tables: LakeTables, rows: MirroredRows, share: int) -> None:
         self._lake, self._tables, self._rows, self._share = lake, tables, rows, share
-        self._views: dict[Identifier, str] = {}  # the views that this worker has checked, with their queries
 
     def of(self, table: LakeTable) -> LakeTable | None:
         """The delta of a table; None if it has none."""
@@ -91,10 +91,14 @@ class Deltas:
         of MirroredRows.commit_net. While the feed loads its initial rows, they go into the table."""
         if not self._share and table.table.properties.get(DELTA):
             self.retire(table)
-        if not self._share or loaded is not None:
+        direct = not self._share or loaded is not None
+        there = None if direct else self._tables.loaded(delta_of(table.identifier), "delta")
+        if direct or self._is_of_another(there, table):
             self._rows.commit_net(table, nets, at, loaded)
             return
         keys = key_names(nets)
+        if there is None or DROPPED in there.table.properties:
+            self._drop_view(table)  # of an earlier table: the new delta has no columns until its first commit
         delta = self._tables.table(version, "delta")
         if table.marks is None or not table.table.properties.get(DELTA):
             begun = Position(int(table.table.properties.get(SINCE, "0"))) if table.marks is None else table.marks.at
@@ -105,6 +109,12 @@ class Deltas:
                 self._take(table, delta)
         self._put(table, delta, keys, delta_rows(nets, keys, delta.schema), at)
         self._store_view(table, delta, keys)
+
+    def _is_of_another(self, delta: LakeTable | None, table: LakeTable) -> bool:
+        """Whether the name of a table's delta belongs to a table of TiDB, whose rows it has. Then no change waits."""
+        if delta is None or DROPPED in delta.table.properties:
+            return False
+        return delta.table.properties.get(SOURCE) != table.table.properties.get(SOURCE)
 
     def _put(self, table: LakeTable, delta: LakeTable, keys: Sequence[str], rows: pa.Table, at: Position) -> None:
         """Commit changed rows to a delta, instead of the rows that it has for their keys."""
@@ -210,7 +220,7 @@ class Deltas:
         TRUNCATE has removed them."""
         if self.of(table) is None:
             return
-        delta = self._tables.table(after, "delta", before, event.commit_ts)
+        delta = self._tables.table(after, "delta", before, event.commit_ts, event.query)
         known = {SOURCE: ".".join(after.name), TABLE_ID: str(after.head.id)}
         changed = delta.through_ts < event.commit_ts <= table.through_ts
         if delta.marks is not None and (changed or delta.evolves):
@@ -218,6 +228,15 @@ class Deltas:
             self._commit(table, delta, keys, files, Position(event.commit_ts), {**known, MERGED: "[]"})
             if keys:
                 self._store_view(table, delta, keys)
+
+    def make_way(self, table: LakeTable, goal: Identifier, after: TableVersion) -> None:
+        """Let a table go on without a delta if it will be renamed to `goal`, and another table of TiDB has the name
+        that the delta would get."""
+        if self.of(table) is not None:
+            other = self._tables.loaded(delta_of(goal), "delta")
+            free = other is None or DROPPED in other.table.properties
+            if other is not None and not free and other.table.properties.get(SOURCE) != ".".join(after.name):
+                self.retire(table)
 
     def move(self, table: LakeTable, goal: Identifier, after: TableVersion) -> None:
         """Rename the delta of a table that will be renamed to `goal`."""
@@ -259,16 +278,14 @@ class Deltas:
 
     def _store_view(self, table: LakeTable, delta: LakeTable, keys: Sequence[str]) -> None:
         """Store the view `t_now` in the catalog, if it can have views."""
-        queries = {"spark": self._query(table, delta, keys, "`"), "trino": self._query(table, delta, keys, '"')}
+        queries = {dialect: self._query(table, delta, keys, quote) for dialect, quote in QUOTES.items()}
         name = now_of(table.identifier)
-        if self._views.get(name) != queries["trino"]:
+        if not self._tables.created.known.at(name):  # else a table of TiDB has this name
             shown = [one for one in delta.schema.schema.fields if one.name != DELETED_NAME]
-            if self._lake.put_view(name, Schema(*shown), queries):
-                self._views[name] = queries["trino"]
+            self._tables.views.put(name, Schema(*shown), queries, ".".join(table.identifier))
 
     def _drop_view(self, table: LakeTable) -> None:
-        self._views.pop(now_of(table.identifier), None)
-        self._lake.drop_view(now_of(table.identifier))
+        self._tables.views.drop(now_of(table.identifier))
 
 
 def snapshot_of(table: LakeTable) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import httpx
+import pytest
 from prometheus_client import CollectorRegistry
 
 from tistream.clock import ManualClock
@@ -76,13 +77,17 @@ def test_a_shard_begins_anew_when_a_secret_was_put_again_and_not_before() -> Non
     assert world.begun == [{"pw": "sealed-1"}, {"pw": "sealed-2"}]
 
 
-def test_a_feed_that_cannot_be_begun_is_tried_again_and_stops_no_other() -> None:
+def test_a_feed_that_cannot_be_begun_is_tried_again_and_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.feeds = [SHARD, SHARD.model_copy(update={"changefeed_id": "other"})]
     world.broken = {"all": RuntimeError("password hunter2")}
     world.driver.beat()
     assert len(world.begun) == 2
     assert world.driver.not_ready() is None
+    (logged,) = [one for one in caplog.records if "could not be begun" in one.getMessage()]
+    assert "test_driver.py" in logged.__dict__["traceback"]
+    assert logged.exc_info is None
+    assert "hunter2" not in str(logged.__dict__), "no secret in a log"
     world.driver.beat()
     first, other = world.reported
     assert (first.phase, other.phase) == ("retrying", "failed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import get_args
@@ -87,10 +88,13 @@ class Driver:
             self._refused[key] = _refusal(work, "failed", str(error))
             return
         except Exception as error:  # or no shard that follows would begin
-            reason = f"{type(error).__name__}: the log of worker {self.node_id} says more"  # the text may have a secret
+            # Neither the report nor the log has the text of the error, because it may have a secret.
+            reason = f"{type(error).__name__}: the log of worker {self.node_id} says more"
             before = self._refused.get(key)
             if before is None or before.error != reason:
-                log.exception("a shard could not be begun, and is tried again at each beat", extra=fields)
+                places = "".join(traceback.format_tb(error.__traceback__))
+                more = {"error": type(error).__name__, "traceback": places}
+                log.error("a shard could not be begun, and is tried again at each beat", extra={**fields, **more})
             self._refused[key] = _refusal(work, "retrying", reason)
             return
         self._refused.pop(key, None)

@@ -11,13 +11,16 @@ from pyiceberg.types import DateType, DecimalType, IntegerType, LongType, String
 
 from support import feed_tables
 from support.feed_tables import Change
+from support.row_bytes import column
 from tistream.errors import CannotEncode
 from tistream.model.ids import TenantKey
 from tistream.read.cursor import Position
 from tistream.schema.tidb import table as t
+from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_changefeed.core.failure import FeedFailed
 from tistream_changefeed.core.progress import Fence
+from tistream_changefeed.sinks.iceberg.field_types import keeps_values
 from tistream_changefeed.sinks.iceberg.key_ranges import KeyRange, merged, pieces, rewrites
 from tistream_changefeed.sinks.iceberg.lake_rows import by_hour, change_rows
 from tistream_changefeed.sinks.iceberg.marks import CURSOR, LOADED, SEQUENCE, Marks, Newest, Told, newest
@@ -132,6 +135,24 @@ def test_changes_have_the_old_row_and_dates_that_no_calendar_has_are_told() -> N
     ]
     assert [None if row["_old"] is None else str(row["_old"]["d"]) for row in found] == [None, "None", "2024-02-29"]
     assert [(hour, part.num_rows) for hour, part in by_hour(rows)] == [(0, 2), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        (column(t.DECIMAL, flen=40, decimal=2), column(t.DECIMAL, flen=44, decimal=2), True),
+        (column(t.DECIMAL, flen=40, decimal=2), column(t.DECIMAL, flen=44, decimal=4), False),
+        (column(t.VARCHAR, flen=20), column(t.VARCHAR, flen=90), True),
+        (column(t.VARCHAR, flen=20), column(t.DURATION, decimal=0), False),
+        (column(t.DURATION, decimal=0), column(t.DURATION, decimal=0), True),
+        (column(t.DURATION, decimal=0), column(t.DURATION, decimal=3), False),
+        (column(t.DURATION, decimal=0), column(t.VARCHAR, flen=20), False),
+    ],
+)
+def test_texts_that_a_statement_writes_anew_are_not_taken_for_the_same(
+    before: Column, after: Column, kept: bool
+) -> None:
+    assert keeps_values(before, after) is kept  # a text with another scale, or a time that was text, differs
 
 
 def test_rows_from_before_a_column_got_another_id_are_shown_by_its_first_one() -> None:

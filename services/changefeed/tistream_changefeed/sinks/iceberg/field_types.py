@@ -66,13 +66,15 @@ def widens(before: it.IcebergType, after: it.IcebergType) -> bool:
 
 
 def keeps_values(before: Column, after: Column) -> bool:
-    """Whether each value of the column `before` has the same form in the column `after`, to which a DDL has changed
-    it."""
+    """Whether Iceberg has the same value for each value of the column `before` after a DDL has changed the column to
+    `after`, so that files written before remain correct."""
     kind, now = kind_of(before), kind_of(after)
     if not widens(iceberg_type(before, 0), iceberg_type(after, 0)):
         return False
-    if now is Kind.DURATION or (kind is Kind.DECIMAL and now is Kind.DECIMAL):
-        return fsp_of(before) == fsp_of(after) or now is Kind.DECIMAL
+    if now is Kind.DURATION:
+        return kind is now and fsp_of(before) == fsp_of(after)
+    if now is Kind.DECIMAL:  # with more digits than Iceberg has, it is a text, which shows the scale
+        return kind is now and _digits(before)[1] == _digits(after)[1]
     if now is Kind.TIME:
         return fsp_of(before) <= fsp_of(after)
     if now is Kind.BINARY and after.tp == t.STRING:

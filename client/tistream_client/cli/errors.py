@@ -95,7 +95,8 @@ def _way_out(error: ApiError) -> str:
 
 
 def _earliest(path: str, ts: int, time: str) -> str:
-    """What to do if a call asked for a time before the earliest ts. It names the option of the command."""
+    """The end of an error text for a call that asked for a time before the earliest ts: `ts`, and `time`, the same as
+    text. It names the option of the command that made the call of `path`; for a transaction it gives only the time."""
     if "/transactions/" in path:
         return f", which is {time}"
     option = next((text for end, text in _EARLIEST.items() if path.endswith(end)), "begin at --since")

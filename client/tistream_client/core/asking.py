@@ -50,7 +50,7 @@ class Patience:
     contact: Contact = field(default_factory=Contact)
 
     def endless(self) -> Patience:
-        """A copy that retries for ever."""
+        """A copy whose retries never end. If the server was never reached, `ask` still fails at once."""
         return replace(self, retry_for=None)
 
     def ask(self, request: Fetch, read: Callable[[Answer], T]) -> Asking[T]:

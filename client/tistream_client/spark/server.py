@@ -37,7 +37,8 @@ class Server:
             return None
 
     def pulled(self, query: PullQuery) -> Iterator[Sequence[pa.RecordBatch]]:
-        """Yield the pages of a pull of row events, each as record batches of one schema."""
+        """Yield the pages of a pull of row events, each as its record batches. Those of a page have one schema; another
+        page may have another, and a page without rows has no batch."""
         for page in self.transport.run(pull.pull(query, ARROW, arrow.page_of, self.patience, follow=False)):
             yield page.batches
 

@@ -62,7 +62,9 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read(self._plan, partition)
 
     def _next(self, server: Server, low: int) -> int:
-        """The end of the batch that begins at `low`."""
+        """The ts up to which, inclusive, the batch after the ts `low` reads; `low` if no batch is due. Waits at the
+        server for a change, for about a second at most, unless the query ends with what is resolved now. The offset of
+        an idle table moves too."""
         ending = self._plan.options.ending
         last = self._plan.high if isinstance(ending, int) or ending == NOW else None
         bounds = [ts for ts in (last, self._target) if ts is not None]

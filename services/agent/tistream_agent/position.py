@@ -119,8 +119,9 @@ def newest_nonce(objects: ObjectStore, tenant: TenantKey, store_id: int, known: 
 
 
 def recent_claims(objects: ObjectStore, tenant: TenantKey, store_id: int, now_ms: int) -> RecentClaims:
-    """Count the claims of a territory within RECENT_MS, from the last files of its chain. Returns an empty RecentClaims
-    if the chain has no file, or if one of these files is missing or damaged. Raises Unavailable."""
+    """Count how often agents have taken over a territory within RECENT_MS before `now_ms` (Unix ms), from the last
+    files of its chain. Returns an empty RecentClaims if the chain has no file, or if one of these files is missing or
+    damaged. Raises Unavailable."""
     newest = newest_file(objects, tenant, store_id)
     if not newest:
         return RecentClaims()

@@ -151,7 +151,8 @@ class DurableLog:
 
     def raise_floor(self) -> None:
         """Set the floor to the newest base, at which readers begin from now on. Once this returns, objects below it may
-        be deleted. Raises CommitConflict, CommitStateUnknown or Unavailable: the caller may try again."""
+        be deleted. Raises CommitConflict, CommitStateUnknown or Unavailable: the caller may try again. Raises
+        CorruptObject if the stored floor is damaged."""
         self._log.raise_floor(self.base)
 
     def collect(self, below: int) -> int:

@@ -287,10 +287,10 @@ class NumberedLog(Generic[Entry]):
         """Set the floor to entry `number`, which must be one at which readers can begin. Entries below it may be
         deleted once this returns.
 
-        Returns:
-            The floor, which never decreases: possibly a higher one than requested.
+        Returns: The floor, which never decreases: possibly a higher one than requested.
 
-        Raises CommitConflict, CommitStateUnknown, Unavailable: try again later.
+        Raises CommitConflict, CommitStateUnknown, Unavailable: try again later. Raises CorruptObject if the stored
+        floor is damaged.
         """
         problem: TiStreamError = Unavailable(f"{self._payload.what}: lost every race for the floor")
         for _ in self._floors(self._sleep):

@@ -45,7 +45,8 @@ class _Batch:
 @dataclass(slots=True)
 class Planner:
     """Finds the region and the store of each piece of a territory that has no subscription, and registers the piece
-    there. `paces` has the limit of registrations of each store."""
+    there, by the commands that its methods return. `kv_api`: steps.KV_TIDB or steps.KV_RAW. `paces`: for each store,
+    how many registrations may be under way at a time."""
 
     territory: Territory
     subscriptions: Subscriptions

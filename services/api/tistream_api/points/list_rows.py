@@ -62,8 +62,9 @@ class RowsPage:
     now_ms: Callable[[], int] = lambda: 0
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the answer's bytes. If the first row to send cannot be decoded, raises Undecodable before any bytes; a
-        later one ends the answer with a cursor."""
+        """Yield the answer's bytes. The first piece may be empty; once it was yielded, no error status is possible.
+        Before it, raises RetryableError or Gone if a read fails, and Undecodable for a row that cannot be decoded;
+        after it, each of these ends the answer with a cursor."""
         last, more = self.after, False
         sent, begun, told_ms = 0, False, self.now_ms()
         try:

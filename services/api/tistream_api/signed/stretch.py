@@ -26,7 +26,8 @@ class StretchLimits:
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """The changes of a window from its low end, up to and with `high`. With `direct`, all of their rows are in
-    `groups`, each of which may be given to the reader; otherwise `groups` is empty, and the reader must pull them."""
+    `groups`, of which the reader may see every byte; these may have other rows too. Otherwise `groups` is empty, and
+    the reader must pull the changes."""
 
     high: int
     direct: bool

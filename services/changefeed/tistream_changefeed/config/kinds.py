@@ -14,11 +14,11 @@ from tistream_changefeed.config.sink_uri import SinkUri, parse_kafka_uri, refuse
 
 @dataclass(frozen=True, slots=True)
 class SinkKind:
-    """One kind of sink. `form` is the form of its URIs, for errors. `parse_uri` parses a URI; its second argument
-    is the beginning of the names of secrets. `keys` are the keys of its configuration. `finish` completes and
-    normalizes, in place, the values from which the FeedConfig will be built; its second argument is the user's
-    `output-old-value` of each protocol. `check` refuses settings that contradict each other. `parse_uri`, `finish`
-    and `check` raise InvalidRequest."""
+    """One kind of sink. `form` is the form of its URIs, for errors. `parse_uri` parses a URI; the names that it gives
+    to the secrets of the URI begin with its second argument. `keys` are the keys of its configuration. `finish`
+    completes and normalizes, in place, the values from which the FeedConfig will be built; its second argument is the
+    user's `output-old-value` of each protocol. `check` refuses settings that contradict each other. `parse_uri`,
+    `finish` and `check` raise InvalidRequest."""
 
     form: str
     keys: SinkKeys

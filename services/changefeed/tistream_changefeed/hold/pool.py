@@ -29,7 +29,8 @@ class Pool(Protocol):
         """Check that the changes above `ts` are still stored and readable. Raises Gone."""
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
-        """Wait until resolved_ts > `ts`, or `timeout_ms` have passed. Returns whether resolved_ts > `ts`."""
+        """Wait until resolved_ts > `ts`, `timeout_ms` have passed, or the service stops. Returns whether resolved_ts >
+        `ts`."""
 
     def shards(self) -> list[IndexShard]:
         """The segments and runs with the committed versions of all rows, in key order."""

@@ -9,8 +9,8 @@ _HTML = {**_GO, **{ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029
 
 
 def go_quoted(text: str) -> str:
-    """`text` as a JSON string, as open-protocol prints it: control characters are escaped as `\\u0008`, characters of
-    HTML are not escaped."""
+    """`text` as a JSON string with its quotes, as open-protocol and debezium print it. LF, CR and tab have their short
+    escapes, other control characters are escaped as `\\u0008`. `<`, `>`, `&`, U+2028 and U+2029 are not escaped."""
     return f'"{text.translate(_GO)}"'
 
 

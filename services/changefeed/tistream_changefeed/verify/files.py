@@ -180,8 +180,9 @@ class FileComparison:
         return len(level) != len(first) or "-" not in level or first <= level <= last
 
     def _files(self, name: Name, directory: str, level: str, number: int) -> Iterator[_Piece]:
-        """The events of a directory in the range, from the newest file back to the first one that only has older
-        events: within a directory, files are in the order of commits."""
+        """The events in the range, from the data files of `directory`, which have the numbers 1 to `number` (some may
+        be missing): from the newest file back to the first one that only has events before the range, because within a
+        directory files are in the order of commits. `level`: as in _Piece."""
         for at in range(number, 0, -1):
             key = self.feed.target.layout.data_key(directory, at)
             events = self._read(name, key)

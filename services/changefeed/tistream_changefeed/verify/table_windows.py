@@ -81,7 +81,8 @@ class TableWindows:
 
 
 def newest_events(windows: Sequence[SentWindow]) -> list[SentWindow]:
-    """The newest windows that have at most EVENTS_MAX events in all; at least one, if there are any."""
+    """The last of `windows`, which are in the order of commits, with at most EVENTS_MAX events in all; at least one, if
+    there are any. Their order stays."""
     counts = [sum(table.events for table in one.tables.values()) for one in reversed(windows)]
     count = int(np.searchsorted(np.cumsum(counts), EVENTS_MAX, side="right")) if counts else 0
     return list(windows[-max(1, count) :])

@@ -38,5 +38,6 @@ def audited_as(action: str) -> Iterator[None]:
 
 
 def current() -> AuditedAction:
-    """The action that is running, with its actor and cause."""
+    """The innermost action of `audited_as` around the caller, UNNAMED outside of one; with the actor of the request, or
+    the platform, and the cause, if one is known."""
     return AuditedAction(_action.get() or UNNAMED, acting.current() or PLATFORM, cause.current())

@@ -150,8 +150,8 @@ def token(one: TokenInfo) -> list[Subject]:
 
 
 def differing(was: Values | None, became: Values | None) -> tuple[Values | None, Values | None]:
-    """Remove the members that are equal in both sets of values, and return both sets. If one of them is None, both are
-    returned as they are."""
+    """Copies of both sets of values without the members that are equal in both. A member that only one of them has is
+    None in the copy of the other. If one of the sets is None, both are returned as they are."""
     if was is None or became is None:
         return was, became
     names = [name for name in {**was, **became} if was.get(name) != became.get(name)]

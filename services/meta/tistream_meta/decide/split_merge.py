@@ -34,8 +34,9 @@ class SorterReport:
     """The last report of a task's sorter about the task. `held`: the sorter has the task, and has not sealed it.
     `load`: bytes per second. `split_key`: empty if not known. `stop_at`: the stop for a merge that the task's manifests
     have; None if they have none. `sealed`: the children that the task's seal names; empty while it is not sealed.
-    `settled_ms`: for how long the sorter has had the task under this epoch. `still_ms`: for how long the task's
-    progress has not changed. The last two count from the time at which this owner began, at the earliest."""
+    `settled_ms`: for how long the sorter has had the task under this epoch. `still_ms`: for how much of that time, up
+    to now, the task's progress has not changed. Both count from the first report that this owner got from the sorter's
+    present start."""
 
     held: bool = False
     load: float = 0.0

@@ -177,14 +177,15 @@ def move_task(request: Request, task_id: int, body: MoveTask) -> Accepted:
 
 @of_owner.post("/v1/tasks/{task_id}/split", status_code=202, operation_id="SplitTask")
 def split_task(request: Request, task_id: int, body: SplitTask) -> Children:
-    """Split a task into two, at `key` or at the key that halves its load."""
+    """Order the split of a task into two, at `key` or at the key that halves its load. Returns their ids; they serve
+    once the task is sealed."""
     key = None if body.key is None else _key(body.key, "key")
     return Children(children=list(_owned(request).split(task_id, key)))
 
 
 @of_owner.post("/v1/tasks/{task_id}/merge", status_code=202, operation_id="MergeTasks")
 def merge_tasks(request: Request, task_id: int, body: MergeTasks) -> Children:
-    """Merge two neighbouring tasks into one."""
+    """Order the merge of two neighbouring tasks into one. Returns its id; the new task serves once both are sealed."""
     return Children(children=list(_owned(request).merge(task_id, body.neighbour)))
 
 

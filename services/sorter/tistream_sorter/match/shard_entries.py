@@ -62,7 +62,8 @@ class ShardEntries:
         return len(self.part)
 
     def plain(self, rows: Int64s) -> Entries:
-        """The rows with these numbers, as input of the fast path (match/fast_match.py)."""
+        """The rows with these numbers, which must be ascending and without duplicates, as input of the fast path
+        (match/fast_match.py)."""
         if len(rows) == len(self):
             return Entries(self.start_ts, self.kind, self.keys, self.parts)
         return Entries(self.start_ts[rows], self.kind[rows], self.keys.gather(rows), self.parts.take(rows))

@@ -28,8 +28,7 @@ def decode_decimals(
     data: U8, start: I64, length: I64, scale: int, out: U8, out_offsets: I64, valid: Bools, errors: U8
 ) -> None:
     """Write each decimal as text to `out`, end to end, with `scale` fraction digits, rounded half away from zero.
-    `scale` -1 keeps the stored digits. The text of row i is `out[out_offsets[i]:out_offsets[i + 1]]`; `valid` is set to
-    whether row i has one.
+    `scale` -1 keeps the stored digits.
 
     The kernel writes `out`, `out_offsets`, `valid` and `errors`. `out` must have room for TEXT_MAX bytes per row;
     the text of row i is `out[out_offsets[i]:out_offsets[i + 1]]`. `valid` becomes False for a row without a cell,

@@ -163,7 +163,8 @@ def sst_pairs(files: Iterable[BackupFile]) -> list[SstPair]:
 
 
 def _refusal(root: Any) -> str | None:
-    """The reason why the backup is not supported, and what to do about it; None if it is supported."""
+    """The first reason why the backup is not supported, as the text of an error, with what to do about it if that is
+    known; None if it is supported."""
     version, since, end = root.version, root.start_version, root.end_version
     reasons = (
         (version not in KNOWN_VERSIONS, f"backupmeta version {version}; this program knows {KNOWN_VERSIONS}"),

@@ -68,14 +68,16 @@ class Mvcc:
                     yield version
 
     def lowest_lock(self, start: bytes, end: bytes) -> int | None:
-        """The lowest start_ts of the locks in [start, end); None if there is no lock."""
+        """The lowest start_ts of the locks in [start, end); None if there is no lock. An empty `end` is no upper
+        bound."""
         return min(
             (self._locks[key].start_ts for key in self._locks.irange(start, end or None, (True, False))), default=None
         )
 
     def read(self, start: bytes, end: bytes, ts: int) -> Iterator[tuple[bytes, Row]]:
-        """The newest version at or below `ts` of each key in [start, end), in key order. Deletes are left out. If a key
-        has a lock with a start_ts at or below `ts`, the lock is returned in place of the version."""
+        """The newest version at or below `ts` of each key in [start, end), in key order. An empty `end` is no upper
+        bound. Deletes are left out. If a key has a lock with a start_ts at or below `ts`, the lock is returned in place
+        of the version."""
         keys = set(self._locks.irange(start, end or None, (True, False)))
         keys.update(self._versions.irange(start, end or None, (True, False)))
         for key in sorted(keys):

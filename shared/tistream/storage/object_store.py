@@ -82,7 +82,7 @@ class ObjectStore(Protocol):
         """
 
     def delete(self, key: str) -> None:
-        """Delete `key`. It is no error if the key does not exist."""
+        """Delete `key`. It is no error if the key does not exist. Raises Unavailable; the object may be gone then."""
 
 
 @runtime_checkable

@@ -83,10 +83,7 @@ class SimObjectStore:
         return iter(self._read(prefix, lambda: list(self._inner.list_after(prefix, after, delimiter))))
 
     def put(self, key: str, body: Body) -> None:
-        try:
-            self._write(key, lambda: self._inner.put(key, body))
-        except CommitStateUnknown as error:
-            raise Unavailable(str(error)) from error
+        self._repeatable(key, lambda: self._inner.put(key, body))
 
     def put_new(self, key: str, body: bytes) -> None:
         self._write(key, lambda: self._inner.put_new(key, body))
@@ -95,7 +92,14 @@ class SimObjectStore:
         self._write(key, lambda: self._inner.put_if(key, body, version))
 
     def delete(self, key: str) -> None:
-        self._write(key, lambda: self._inner.delete(key))
+        self._repeatable(key, lambda: self._inner.delete(key))
+
+    def _repeatable(self, key: str, call: Callable[[], None]) -> None:
+        """A write that may be repeated, whose lost answer a store reports as Unavailable."""
+        try:
+            self._write(key, call)
+        except CommitStateUnknown as error:
+            raise Unavailable(str(error)) from error
 
     def _write(self, key: str, call: Callable[[], None]) -> None:
         self._travel()

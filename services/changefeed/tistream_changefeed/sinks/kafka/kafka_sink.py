@@ -204,8 +204,8 @@ class KafkaSink:
 
     def _stored(self, *, wait: bool) -> Mapping[int, Progress]:
         """Read the newest progress record of each shard, by number; a shard without a record is left out. Records of a
-        removed feed that had the same id are returned too: they have a lower generation, by which the caller must tell
-        them apart. `wait`: as in StoredProgress.read."""
+        removed feed that had the same id are returned too: they have a lower generation, by which the caller must
+        recognise them. `wait`: as in StoredProgress.read."""
         stored = StoredProgress(self._target, self._order, range(SHARDS_MAX), self._clock, self._clients)
         return stored.read(self._progress_end(), wait=wait)
 

@@ -85,7 +85,7 @@ class Directory(ABC):
 
     def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
         """Write a page's files and then end.json, which makes the page complete. Returns (number of events, the
-        metadata at the page's end). Raises CliError if the page is truncated."""
+        metadata at the page's end). Raises NoAnswer if the page is truncated."""
         files, end = self._parsed(body)
         events = self._store(files, f"{self._page + 1:06d}")
         self._page += 1
@@ -94,7 +94,7 @@ class Directory(ABC):
 
     @abstractmethod
     def _parsed(self, body: bytes) -> tuple[list[bytes], dict[str, Any]]:
-        """The parts of a page, and its end. Raises CliError if the page is truncated."""
+        """The parts of a page, and its end. Raises NoAnswer if the page is truncated."""
 
     @abstractmethod
     def _store(self, files: list[bytes], page: str) -> int:

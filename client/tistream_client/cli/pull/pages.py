@@ -22,8 +22,8 @@ class Pages(Protocol):
     continues: bool  # whether the same command continues behind the pages that are written
 
     def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write a page. Returns (number of events, the metadata at the page's end). Raises CliError if the page is
-        truncated."""
+        """Write a page. Returns (number of events, the metadata at the page's end). Raises NoAnswer if the page is
+        truncated; then nothing is written."""
 
     def resumed(self, request: PullRequest) -> PullRequest:
         """The request, continued behind the pages that the destination already has."""

@@ -66,8 +66,9 @@ class ToOneStream:
     _end: dict[bytes, bytes] = field(default_factory=dict, init=False)
 
     def write(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write a page's batches. Returns the same as Pages.write. Raises CliError if the page is truncated, or has
-        another schema than the earlier pages. After an error, the stream is complete up to the page before."""
+        """Write a page's batches. Returns the same as Pages.write. Raises NoAnswer if the page is truncated, and
+        CliError if it has another schema than the earlier pages. After an error, the stream is complete up to
+        the page before."""
         try:
             with pa.ipc.open_stream(body) as page:
                 found = list(page.iter_batches_with_custom_metadata())

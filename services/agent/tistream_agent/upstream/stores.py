@@ -69,8 +69,8 @@ class Channels:
 
 
 def refusal_of(channels: Channels, address: str, call_s: float) -> str:
-    """Call a TiKV store, which may take `call_s` seconds. Returns the reason why it does not answer; an empty text if
-    it answers, even with an error."""
+    """Call a TiKV store for up to `call_s` seconds. Returns the gRPC error; an empty text if a response comes, even one
+    with a region error. Raises InvalidRequest as Channels.open does."""
     try:
         with channels.open(address) as channel:
             channel.unary_unary(

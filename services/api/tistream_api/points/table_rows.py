@@ -112,8 +112,8 @@ def key_texts(rows: DecodedRows) -> Any:
 
 
 def pages(shape: Shape, found: Iterator[pa.Table], only: str | None) -> Iterator[tuple[DecodedRows, Barrier | None]]:
-    """Decode tables of versions, and yield the rows. If `only` is not None, rows with other keys are dropped. A result
-    that has a barrier is the last one."""
+    """Decode tables of puts, and yield the rows. If `only`, the text of a key as in `with_key`, is not None, other rows
+    are dropped. A result that has a barrier is the last one."""
     for versions in found:
         rows, barrier = decoded(shape, versions)
         yield (rows if only is None else with_key(rows, only)), barrier

@@ -22,7 +22,8 @@ from tistream_api.signed.signed_changes import SignedReads
 
 
 def build_signed_router(tenants: Tenants, signed: SignedReads, guard: Gate) -> APIRouter:
-    """Build the router of SignedChanges. Its route must be behind the gate (admission/gate.py)."""
+    """Build the router of SignedChanges, which signs URLs of row groups. Its route must be behind the gate
+    (admission/gate.py)."""
     router = APIRouter()
 
     @router.get(

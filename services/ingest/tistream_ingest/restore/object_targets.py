@@ -52,8 +52,8 @@ class ParquetObjects:
         return self._folder(one).taken()
 
     def begin(self, one: NumberedTable, *, replace: bool) -> None:
-        """Implement ChunkTarget.begin: create the table's folder with schema.sql, unless this restore has created
-        it."""
+        """Implement ChunkTarget.begin: claim the table's folder, and write schema.sql. With `replace`, files of other
+        restores are deleted."""
         folder, statements = self._folder(one), one.table.statements
         folder.claim(replace=replace)
         text = ";\n\n".join(filter(None, (statements.create, statements.foreign_keys))) + ";\n"

@@ -115,8 +115,8 @@ def updated(feed: Feed, wanted: ChangedFeed, checkpoint_ts: int) -> Feed:
 
 
 def skipping(feed: Feed, skip: Skip) -> Feed:
-    """The feed with one more event that it must leave out. Raises AlreadyDiffers if the feed has finished,
-    LimitReached, and InvalidRequest if the feed's sink does not leave out events."""
+    """The feed with one more event that it must leave out; unchanged if it has the event. Raises LimitReached,
+    AlreadyDiffers if the feed has finished, InvalidRequest if its sink does not leave out events."""
     if urlsplit(feed.sink_uri).scheme in _OF_FILES:
         raise InvalidRequest(
             f"changefeed {feed.feed_id} writes files or Iceberg tables, and leaves out no event by name: leave out its "

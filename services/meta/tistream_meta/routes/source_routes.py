@@ -35,8 +35,8 @@ def list_sources(request: Request, cluster_id: str, tenant_id: str) -> SourceRow
 
 @router.delete(SOURCES + "/{source_id}", operation_id="RemoveSource")
 def remove_source(request: Request, cluster_id: str, tenant_id: str, source_id: str) -> SourceRow:
-    """Remove a source. No more of its changes become change files, once a release (the step that does so) that is in
-    progress has ended."""
+    """Remove a source. Its ingest process sees this when it next looks at the list of sources; a release (a step that
+    makes change files) that has begun by then still ends."""
     key = TenantKey.parse(cluster_id, tenant_id)
     rules = _rules(request)
     source = rules.remove(key, source_id)

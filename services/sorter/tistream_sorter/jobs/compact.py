@@ -30,7 +30,8 @@ READERS = 8
 
 
 def rewrite_guarded(objects: ObjectStore, unit: Rewrite) -> Rewritten:
-    """Run one merge of segments. An error is returned in the result, so that the other merges of the job continue."""
+    """Run one merge of segments. A TiStreamError is returned in the result, so that the other merges of the job
+    continue."""
     counted = MeasuredObjectStore(objects)
     try:
         done = _rewritten(counted, unit)

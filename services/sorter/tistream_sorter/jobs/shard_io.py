@@ -98,8 +98,8 @@ def _objects_with(url: str, keys: KeyIds) -> ObjectStore:
 
 
 def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
-    """Run one shard in the calling thread, without background writes. An error is returned in the shard's result, not
-    raised."""
+    """Run one shard in the calling thread, without background writes. A TiStreamError is returned in the shard's
+    result, not raised."""
     return _begun(objects, shard, None, None).ended()
 
 

@@ -84,10 +84,9 @@ def common(several: Sequence[Mapping[int, tuple[ChainPosition, ...]]], flushed_t
     """The lowest positions of several tasks. Their child begins with these positions: files that only some of the tasks
     have received arrive again, as repeats.
 
-    A chain that one of the tasks has not begun is left out, so that it is sent from its first file. The exception is a
-    chain that is closed for that task, because a later chain has begun and its beginning is flushed by all of the
-    tasks. Then nothing depends on the older chain, no dispatcher sends it, and the position of the other tasks is kept
-    (design.md 2).
+    A chain that one of the tasks has not begun is left out, so that it is sent from its first file. The exception: that
+    task has begun a later chain of the store, whose first file is at or below `flushed_ts`, up to which all of the
+    tasks have flushed. Then nothing depends on the older chain, and the lowest position of the other tasks is kept.
     """
     stores = {store for positions in several for store in positions}
     found = {

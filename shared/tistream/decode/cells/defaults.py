@@ -171,7 +171,7 @@ def _spellings(column: Column) -> dict[str, str]:
 
 
 def _float(text: str, column: Column) -> float:
-    """Parse a float. For FLOAT(M,D) it is rounded to D digits, half to even, as TiDB's cast does."""
+    """Parse a float. For FLOAT(M,D) and DOUBLE(M,D) it is rounded to D digits, half to even, as TiDB's cast does."""
     value = float(text)
     return value if column.decimal < 0 else round(value * 10.0**column.decimal) / 10.0**column.decimal
 

@@ -101,8 +101,8 @@ class Slot:
             raise fenced(self._server.where, "another holder has taken the feed's progress")
 
     def run(self, statements: Iterable[Statement], *, exact: bool) -> None:
-        """Run statements. `exact`: each must match the number of rows that it states. Raises WriteAgain, TablesRefused,
-        FeedFailed; then the transaction was rolled back."""
+        """Run statements in the transaction that `begin` began. `exact`: each must match the number of rows that it
+        states. Raises WriteAgain, TablesRefused, FeedFailed; then the transaction was rolled back."""
         for one in statements:
             try:
                 found = self._zeros(one) if one.zeros else self._within().execute(one.sql)

@@ -55,7 +55,7 @@ class MySqlPipeline:
         return self.filter.includes(version) and self.shard.has(version)
 
     def created(self, versions: Sequence[TableVersion]) -> tuple[Mark, ...]:
-        """The order to the sink to create these tables, before their rows."""
+        """The mark that orders the sink to create these tables before their rows."""
         return (NewTables(tuple(versions)),)
 
     @property

@@ -35,8 +35,8 @@ from tistream_sorter.match.base_rows import CHUNK, FIRST, LOGGED, Disagreement, 
 
 
 def base_guarded(objects: ObjectStore, unit: BaseUnit) -> BaseResult:
-    """Convert one base chunk to a base run. An error is returned in the result, so that the other chunks of the job
-    continue."""
+    """Convert one base chunk to a base run. A TiStreamError is returned in the result, so that the other chunks of the
+    job continue."""
     counted = MeasuredObjectStore(objects)
     try:
         runs = _runs(counted, unit)
@@ -110,8 +110,8 @@ def _first_changes(objects: ObjectStore, unit: BaseUnit) -> Iterator[pa.Table]:
 
 @dataclass(slots=True)
 class _Ahead:
-    """Reads a stream of tables, whose rows are in key order, up to one key after the other. Rows beyond the key are
-    kept for the next call."""
+    """Reads a stream of tables, whose rows are in key order. Each call reads up to a higher key, and keeps the rows
+    beyond it for the next call."""
 
     coming: Iterator[pa.Table]
     held: list[pa.Table] = field(default_factory=list)

@@ -56,7 +56,7 @@ class _Source:
 
 
 def merge_guarded(objects: ObjectStore, unit: IndexUnit) -> IndexResult:
-    """Run one merge, or one shard of it. An error is returned in the result, so that the other merges of the job
+    """Run one merge, or one shard of it. A TiStreamError is returned in the result, so that the other merges of the job
     continue."""
     counted = MeasuredObjectStore(objects)
     try:

@@ -48,8 +48,8 @@ class IndexUnit:
 @dataclass(frozen=True, slots=True)
 class IndexResult:
     """The result of a merge, or of one of its shards. runs: the objects written, in key order. shards: spans into which
-    the merge must be cut, because it does not fit into memory; then nothing was written. failed: the reason if there is
-    no output. damaged: the objects that caused the failure; empty after a temporary error."""
+    the merge must be cut, because it is too large; then nothing was written. failed: the reason if it failed. damaged:
+    the inputs that may have caused the failure; empty after a temporary error."""
 
     task_id: int
     number: int = 0

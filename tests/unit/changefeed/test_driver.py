@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
 from tistream.clock import ManualClock
-from tistream.errors import InvalidRequest
+from tistream.errors import InvalidRequest, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import FeedAssignments, FeedReport, FeedShard, FeedWork
 from tistream.wire.clients.client import HttpClient
@@ -19,6 +20,7 @@ from tistream_changefeed.hold.driver import Driver
 from tistream_changefeed.hold.holder import Holder
 from tistream_changefeed.hold.holder_threads import HolderThreads
 from tistream_changefeed.hold.quota import BUSY_MS, TenantQuotas
+from tistream_changefeed.hold.secret_keys import SecretKeys
 from tistream_changefeed.metrics import ChangefeedMetrics
 
 SHARD = FeedShard(cluster_id="7", tenant_id="acme", changefeed_id="all", shard=0, generation=1)
@@ -95,6 +97,27 @@ def test_a_feed_that_cannot_be_begun_is_tried_again_and_stops_no_other(caplog: p
     world.driver.beat()
     assert [one.phase for one in world.reported] == ["failed", "failed"], "it was tried again, and refused"
     assert len(world.begun) == 3
+
+
+def test_a_shard_whose_holder_meets_a_passing_error_is_tried_again_and_the_feed_does_not_fail() -> None:
+    world = World()
+    world.broken = {"all": Unavailable("claim-check directory /mnt/claims does not answer")}
+    world.driver.beat()
+    assert len(world.begun) == 1
+    world.driver.beat()
+    (first,) = world.reported
+    assert (first.phase, first.error) == ("retrying", "claim-check directory /mnt/claims does not answer")
+    assert len(world.begun) == 2, "the next beat has begun it again"
+
+
+def test_a_key_file_that_cannot_be_read_now_is_a_passing_error(tmp_path: Path) -> None:
+    acme, uri = TenantKey("7", "acme"), "kafka://me:${secret:pw}@b:1/t"
+    (tmp_path / "half").write_text("half of a k")
+    for name in ("away", "half"):  # a mount that is away, and a file that is being replaced
+        with pytest.raises(Unavailable, match=f"SECRETS_KEY_FILE .*{name}"):
+            SecretKeys(tmp_path / name).values(acme, uri, {}, {"pw": "sealed"})
+        with pytest.raises(Unavailable, match=f"SECRETS_KEY_FILE .*{name}"):
+            SecretKeys(tmp_path / name).sealed(acme, {"pw": "hunter2"})
 
 
 def test_a_worker_takes_its_share_of_a_quota_that_other_workers_use_too() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
-from tistream.errors import TiStreamError
+from tistream.errors import RetryableError, TiStreamError
 from tistream.wire.bulk.changefeeds import FeedReport, FeedWork, HeldBy, Phase, WorkerBeat
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_changefeed.hold.holder import Holder
@@ -25,7 +25,8 @@ Key = tuple[str, str, str, int, int, int, int]
 @dataclass(slots=True)
 class Driver:
     """Begins and ends the shards of this process as the meta server orders. `new_holder` builds the Holder of a shard;
-    it raises a TiStreamError for a configuration that this version does not support."""
+    it raises a RetryableError if a file or a store that it needs cannot be read now, and another TiStreamError for a
+    configuration that this version does not support."""
 
     meta: MetaClient
     node_id: str
@@ -83,6 +84,9 @@ class Driver:
         try:
             holder = self.new_holder(work)
             self.threads.begin(holder)
+        except RetryableError as error:  # nothing is wrong with the feed: a person need not resume it
+            self._postpone(key, work, str(error), {**fields, "error": str(error)})
+            return
         except TiStreamError as error:
             log.error("a feed's configuration was refused", extra={**fields, "error": str(error)})
             self._refused[key] = _refusal(work, "failed", str(error))
@@ -90,16 +94,21 @@ class Driver:
         except Exception as error:  # or no shard that follows would begin
             # Neither the report nor the log has the text of the error, because it may have a secret.
             reason = f"{type(error).__name__}: the log of worker {self.node_id} says more"
-            before = self._refused.get(key)
-            if before is None or before.error != reason:
-                places = "".join(traceback.format_tb(error.__traceback__))
-                more = {"error": type(error).__name__, "traceback": places}
-                log.error("a shard could not be begun, and is tried again at each beat", extra={**fields, **more})
-            self._refused[key] = _refusal(work, "retrying", reason)
+            places = "".join(traceback.format_tb(error.__traceback__))
+            more = {"error": type(error).__name__, "traceback": places}
+            self._postpone(key, work, reason, {**fields, **more})
             return
         self._refused.pop(key, None)
         self._holders[key] = holder
         log.info("shard held", extra={**fields, "shard": work.shard.shard, "epoch": work.epoch})
+
+    def _postpone(self, key: Key, work: FeedWork, reason: str, logged: Mapping[str, str]) -> None:
+        """Report a shard that could not be begun as one that is retried, so that the next heartbeat begins it again.
+        `reason`: why; it is logged, with the members of `logged`, only if it is not that of the last attempt."""
+        before = self._refused.get(key)
+        if before is None or before.error != reason:
+            log.error("a shard could not be begun, and is tried again at each beat", extra=dict(logged))
+        self._refused[key] = _refusal(work, "retrying", reason)
 
     def _end(self, key: Key) -> None:
         holder = self._holders.pop(key)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tistream.errors import InvalidRequest
+from tistream.errors import InvalidRequest, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.secrets.references import names_in
 from tistream.secrets.sealing import BadKey, NotOpened, opened, private_keys, seal
@@ -22,7 +22,8 @@ class SecretKeys:
 
     def sealed(self, tenant: TenantKey, values: Mapping[str, str]) -> dict[str, str]:
         """Encrypt the secrets that a feed had in clear text. Returns the encrypted texts by name. Raises
-        InvalidRequest if there are secrets, and this worker has no key or cannot read its file."""
+        InvalidRequest if there are secrets and this worker has no key, and Unavailable if its file cannot be read
+        now."""
         if not values:
             return {}
         if self.file is None:
@@ -32,8 +33,8 @@ class SecretKeys:
             )
         try:
             key = private_keys(self.file.read_text())[-1].public_key
-        except (OSError, BadKey) as error:
-            raise InvalidRequest(f"SECRETS_KEY_FILE {self.file}: {error}") from error
+        except (OSError, UnicodeError, BadKey) as error:
+            raise Unavailable(f"SECRETS_KEY_FILE {self.file}: {error}") from error
         return {name: seal(key, tenant, name, value) for name, value in values.items()}
 
     def values(
@@ -41,7 +42,7 @@ class SecretKeys:
     ) -> dict[str, str]:
         """Decrypt the secrets to which a feed refers, and return their values by name. `sealed`: the tenant's encrypted
         secrets by name. Raises InvalidRequest, which names the secret or the setting, if one does not exist or cannot
-        be decrypted."""
+        be decrypted, and Unavailable if the file of keys cannot be read now."""
         names = names_in(sink_uri, config)
         if not names:
             return {}
@@ -52,7 +53,7 @@ class SecretKeys:
         try:
             keys = private_keys(self.file.read_text())
             return {name: opened(keys, tenant, name, sealed[name]) for name in sorted(names)}
-        except (OSError, BadKey) as error:
-            raise InvalidRequest(f"SECRETS_KEY_FILE {self.file}: {error}") from error
+        except (OSError, UnicodeError, BadKey) as error:
+            raise Unavailable(f"SECRETS_KEY_FILE {self.file}: {error}") from error
         except NotOpened as error:
             raise InvalidRequest(str(error)) from error

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from tistream_changefeed.config.parse import parse_feed
 from tistream_changefeed.sinks.kafka.feed_settings import parsed
 from tistream_cli.changefeed.ticdc_query import queried
 from tistream_client.cli.errors import CliError
@@ -67,6 +69,87 @@ def test_a_feed_of_ticdc_goes_on_at_its_checkpoint() -> None:
     assert (feed.protocol.protocol, feed.kafka.partition_num) == ("canal-json", 3)
     assert (feed.filter.rules, feed.filter.force_replicate) == (("shop.*",), True)
     assert [(one.matcher, one.partition, one.topic) for one in feed.dispatchers] == [(("shop.*",), "index-value", None)]
+
+
+# What the API of TiCDC adds for each sink, with its own names of keys, and durations in nanoseconds
+OF_SINKS: dict[str, dict[str, Any]] = {
+    "mysql://root@db:3306/": {
+        "mysql_config": {"worker_count": 8, "max_multi_update_row_count": 40, "write_timeout": "2m"},
+        "transaction_atomicity": "table",
+        "safe_mode": True,
+    },
+    "s3://bucket/feeds/orders?protocol=csv": {
+        "csv": {
+            "delimiter": ",",
+            "quote": '"',
+            "null": "\\N",
+            "include_commit_ts": True,
+            "binary_encoding_method": "base64",
+            "output_old_value": False,
+            "output_handle_key": False,
+            "output_field_header": False,
+        },
+        "file_index_width": 8,
+        "cloud_storage_config": {"flush_interval": "5s", "file_expiration_days": 0, "spool_base_dir": "/tmp"},
+    },
+    "kafka://broker:9092/orders?protocol=canal-json": {
+        "kafka_config": {"partition_num": 3, "glue_schema_registry_config": None},
+    },
+}
+
+
+def queried_sink(uri: str, more: Mapping[str, Any]) -> str:
+    """What TiCDC prints of a changefeed into this sink, with `more` in its section `sink`."""
+    every = {
+        "advance_timeout": 150,
+        "enable_kafka_sink_v2": False,
+        "send_bootstrap_interval_in_sec": 120,
+        "send_bootstrap_in_msg_count": 10_000,
+        "send_bootstrap_to_all_partition": True,
+        "send-all-bootstrap-at-start": False,
+        "debezium_disable_schema": False,
+        "open": {"output_old_value": True},
+        "debezium": {"output_old_value": True},
+        "encoder_concurrency": 32,
+        "terminator": "\r\n",
+    }
+    top = {
+        "sync_point_interval": 600_000_000_000,
+        "sync_point_retention": 86_400_000_000_000,
+        "enable_active_active": False,
+        "active_active_progress_interval": 1_800_000_000_000,
+        "changefeed_error_stuck_duration": 1_800_000_000_000,
+    }
+    return json.dumps({**QUERIED, "sink_uri": uri, "config": {**QUERIED["config"], **top, "sink": {**every, **more}}})
+
+
+@pytest.mark.parametrize(("uri", "more"), OF_SINKS.items())
+def test_a_feed_of_ticdc_into_each_sink_is_taken_with_what_the_api_prints(uri: str, more: Mapping[str, Any]) -> None:
+    found = queried(queried_sink(uri, more))
+    feed = parse_feed(found.sink_uri, found.config).config
+    if feed.mysql is not None:
+        assert (feed.mysql.workers, feed.mysql.atomicity, feed.mysql.safe_mode) == (8, "table", True)
+        assert (feed.mysql.sync_interval_ms, feed.mysql.sync_retention_ms) == (600_000, 86_400_000)
+    elif feed.storage is not None:
+        assert (feed.storage.file_index_digit, feed.storage.csv.include_commit_ts) == (8, True)
+        assert feed.storage.flush_interval_ms == 5_000
+    else:
+        assert feed.kafka.partition_num == 3
+
+
+def test_secrets_that_ticdc_masks_though_they_are_not_set_are_left_out_with_a_given_uri() -> None:
+    masked = {"partition_num": 3, "sasl_password": "******", "key": "******", "sasl_oauth_client_secret": "******"}
+    text = queried_sink("kafka://broker:9092/orders", {"kafka_config": masked})
+    with pytest.raises(CliError, match=r"masked sink.kafka_config.sasl_password .*--sink-uri"):
+        queried(text)
+    found = queried(text, "kafka://broker:9092/orders")
+    assert parse_feed(found.sink_uri, found.config).config.kafka.partition_num == 3
+
+
+def test_a_masked_password_in_an_address_of_the_configuration_is_noticed() -> None:
+    more = {"schema_registry": "http://me:xxxxx@registry:8081"}
+    with pytest.raises(CliError, match=r"masked sink.schema_registry in config: put it into"):
+        queried(queried_sink("kafka://broker:9092/orders", more), "kafka://broker:9092/orders")
 
 
 def test_an_end_and_the_names_of_the_api_are_taken() -> None:

@@ -29,7 +29,8 @@ class QueriedFeed:
 
 def queried(text: str, sink_uri: str | None = None, file: str = "the input") -> QueriedFeed:
     """Parse the output of `cdc cli changefeed query`. `file` is its name in errors. `sink_uri` replaces the one in it,
-    whose passwords TiCDC has masked. Raises CliError, which names the member and what to do."""
+    whose passwords TiCDC has masked, and has the secrets that are masked in the configuration: TiCDC masks also those
+    that are not set. Raises CliError, which names the member and what to do."""
     try:
         found = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -47,8 +48,10 @@ def queried(text: str, sink_uri: str | None = None, file: str = "the input") -> 
     if not isinstance(config, dict):
         raise CliError(f"config in {file} is not an object: query the changefeed without --simple")
     config = _given(config)
+    if sink_uri is not None:
+        config = _without_masked(config)
     for path, value in _texts(config, ""):
-        if _STARS.fullmatch(value):
+        if _STARS.fullmatch(value) or _MASKED.search(value):
             raise CliError(f"TiCDC has masked {path} in config: put it into {file}, or give it with --sink-uri")
     start = next((ts for name in _STARTS if (ts := _number(found, name, file))), 0)
     if not start:
@@ -67,6 +70,12 @@ def _given(part: dict[str, Any]) -> dict[str, Any]:
     """The members that have a value. TiCDC prints null or an empty text for a member that is not set."""
     out = {name: _given(value) if isinstance(value, dict) else value for name, value in part.items()}
     return {name: value for name, value in out.items() if value not in (None, "", {}, [])}
+
+
+def _without_masked(part: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that are no masked secret."""
+    out = {name: _without_masked(value) if isinstance(value, dict) else value for name, value in part.items()}
+    return {name: value for name, value in out.items() if not (isinstance(value, str) and _STARS.fullmatch(value))}
 
 
 def _texts(part: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:

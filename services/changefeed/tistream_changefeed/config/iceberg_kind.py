@@ -26,7 +26,7 @@ ICEBERG_KEYS = SinkKeys(
         _ICEBERG + "catalog-type": ConfigKey("iceberg.catalog_type", "text"),
         _ICEBERG + "warehouse": ConfigKey("iceberg.warehouse", "text"),
         _ICEBERG + "mode": ConfigKey("iceberg.mode", "text"),
-        _ICEBERG + "flush-interval": ConfigKey("iceberg.flush_interval", "text"),
+        _ICEBERG + "flush-interval": ConfigKey("iceberg.flush_interval", "duration"),
         _ICEBERG + "file-size": ConfigKey("iceberg.file_size", "number", 1 << 10, 512 << 20),
         _ICEBERG + "keep-snapshots": ConfigKey("iceberg.keep_snapshots", "number", 1, 100_000),
         _ICEBERG + "keep-hours": ConfigKey("iceberg.keep_hours", "number", 0, 100_000),

@@ -9,7 +9,7 @@ from typing import Literal
 
 from tistream.wire.bulk.changefeeds import SHARDS_MAX
 
-Kind = Literal["flag", "number", "text", "texts", "numbers"]
+Kind = Literal["flag", "number", "text", "texts", "numbers", "duration"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,7 @@ LISTS = frozenset({"sink.dispatchers", "sink.column-selectors", "filter.event-fi
 GENERAL_FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "bdr-mode": (("false",), "feeds do not replicate in both directions"),
     "enable-old-value": (("true",), "old values are always read"),
+    "enable-active-active": (("false",), "feeds do not replicate in both directions"),
     "integrity.integrity-check-level": (("none",), "row checksums are not sent"),
     "tistream.time-zone": (("utc",), "TIMESTAMP values are sent in UTC"),
     "tistream.on-row-error": (("stop",), "dead-letter is chosen for tables, as on-row-error of [[tistream.tables]]"),
@@ -138,6 +139,8 @@ GENERAL_UNNEEDED = (
     "ignore-ineligible-table",
     "changefeed-error-stuck-duration",
     "enable-table-monitor",
+    "active-active-progress-interval",
+    "active-active-sync-stats-interval",
     "sql-mode",
     "mounter.",
     "scheduler.",
@@ -148,6 +151,31 @@ GENERAL_UNNEEDED = (
     "sink.advance-timeout-in-sec",
 )
 """Keys, or beginnings of keys that end with a dot, that TiCDC has and no feed needs."""
+
+OF_KAFKA = (
+    "sink.protocol",
+    "sink.schema-registry",
+    "sink.enable-kafka-sink-v2",
+    "sink.only-output-updated-columns",
+    "sink.delete-only-output-handle-key-columns",
+    "sink.content-compatible",
+    "sink.debezium-disable-schema",
+    "sink.send-bootstrap-interval-in-sec",
+    "sink.send-bootstrap-in-msg-count",
+    "sink.send-bootstrap-to-all-partition",
+    "sink.send-all-bootstrap-at-start",
+    "sink.open.",
+    "sink.debezium.",
+    "sink.kafka-config.",
+    "sink.pulsar-config.",
+)
+"""Keys, or beginnings of keys that end with a dot, that TiCDC uses for Kafka, and takes for other sinks too."""
+
+OTHER_NAMES = {
+    "sink.file-index-width": "sink.file-index-digit",
+    "sink.advance-timeout": "sink.advance-timeout-in-sec",
+}
+"""Names that TiCDC's API has, and what its configuration file calls them."""
 
 _KAFKA_UNNEEDED = (
     *GENERAL_UNNEEDED,

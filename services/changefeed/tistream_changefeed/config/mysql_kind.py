@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from tistream.wire.bulk.changefeeds import SHARDS_MAX
 from tistream_changefeed.config.durations import Bounds, duration_ms
 from tistream_changefeed.config.feed_config import FeedConfig
-from tistream_changefeed.config.keys import GENERAL, GENERAL_FIXED, GENERAL_UNNEEDED, ConfigKey, SinkKeys
+from tistream_changefeed.config.keys import GENERAL, GENERAL_FIXED, GENERAL_UNNEEDED, OF_KAFKA, ConfigKey, SinkKeys
 from tistream_changefeed.config.listed import refused as refused_config
 from tistream_changefeed.config.sink_uri import SinkUri, is_placeholder, placeholder, refused, unique_names
 from tistream_changefeed.config.sink_uri import without_secrets as options_without_secrets
@@ -47,8 +47,8 @@ MYSQL_KEYS = SinkKeys(
         "tistream.snapshot": ConfigKey("mysql.snapshot", "text"),
         "tistream.shards": ConfigKey("shards", "number", 1, SHARDS_MAX),
         "enable-sync-point": ConfigKey("mysql.sync_points", "flag"),
-        "sync-point-interval": ConfigKey("mysql.sync_interval", "text"),
-        "sync-point-retention": ConfigKey("mysql.sync_retention", "text"),
+        "sync-point-interval": ConfigKey("mysql.sync_interval", "duration"),
+        "sync-point-retention": ConfigKey("mysql.sync_retention", "duration"),
     },
     fixed={
         **GENERAL_FIXED,
@@ -62,25 +62,17 @@ MYSQL_KEYS = SinkKeys(
     },
     unneeded=(
         *GENERAL_UNNEEDED,
-        "sink.protocol",
+        *OF_KAFKA,
         "sink.terminator",
         "sink.date-separator",
         "sink.enable-partition-separator",
         "sink.file-index-digit",
-        "sink.only-output-updated-columns",
-        "sink.delete-only-output-handle-key-columns",
-        "sink.content-compatible",
-        "sink.debezium-disable-schema",
-        "sink.schema-registry",
         "sink.csv.",
-        "sink.open.",
-        "sink.debezium.",
-        "sink.kafka-config.",
-        "sink.pulsar-config.",
         "sink.cloud-storage-config.",
         _MYSQL + "max-txn-row",
         _MYSQL + "max-multi-update-row",
         _MYSQL + "max-multi-update-row-size",
+        _MYSQL + "max-multi-update-row-count",
         _MYSQL + "tidb-txn-mode",
         _MYSQL + "batch-dml-enable",
         _MYSQL + "multi-stmt-enable",

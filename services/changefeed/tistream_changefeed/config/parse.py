@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from tistream.errors import InvalidRequest
 from tistream_changefeed.config import listed
 from tistream_changefeed.config.feed_config import FeedConfig
-from tistream_changefeed.config.keys import LISTS, OLD_VALUE, ConfigKey, SinkKeys
+from tistream_changefeed.config.keys import LISTS, OLD_VALUE, OTHER_NAMES, ConfigKey, SinkKeys
 from tistream_changefeed.config.kinds import SinkKind, kind_of
 from tistream_changefeed.config.listed import refused
 from tistream_changefeed.config.sink_uri import NO_PEM, SinkUri, is_pem, is_placeholder, placeholder
@@ -105,6 +105,7 @@ def _without_secrets(document: Mapping[str, Any], secrets: _Secrets) -> tuple[di
         out: dict[str, Any] = {}
         for name, value in part.items():
             key = f"{prefix}{str(name).replace('_', '-')}"
+            key = OTHER_NAMES.get(key, key)
             if isinstance(value, Mapping):
                 out[name] = cleaned(value, f"{key}.")
                 continue
@@ -221,6 +222,8 @@ def _converted(key: str, used: ConfigKey, value: Any) -> Any:
             return tuple(_number(key, one, used.low, used.high) for one in value)
         case "texts":
             return listed.texts(key, value)
+        case "duration" if isinstance(value, int) and not isinstance(value, bool):
+            return f"{value}ns"  # as TiCDC's API prints it
     if not isinstance(value, str):
         raise refused(f"{key} is not a text: put it in quotes")
     return value

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tistream_changefeed.config.durations import Bounds, duration_ms
 from tistream_changefeed.config.feed_config import FeedConfig
-from tistream_changefeed.config.keys import GENERAL, GENERAL_FIXED, GENERAL_UNNEEDED, ConfigKey, SinkKeys
+from tistream_changefeed.config.keys import GENERAL, GENERAL_FIXED, GENERAL_UNNEEDED, OF_KAFKA, ConfigKey, SinkKeys
 from tistream_changefeed.config.listed import refused as config_refused
 from tistream_changefeed.config.sink_uri import SinkUri, refused, unique_names, without_secrets
 
@@ -36,7 +36,7 @@ _USED: dict[str, ConfigKey] = {
     "sink.csv.include-commit-ts": ConfigKey("storage.csv.include_commit_ts", "flag"),
     "sink.csv.output-old-value": ConfigKey("storage.csv.output_old_value", "flag"),
     "sink.csv.binary-encoding-method": ConfigKey("storage.csv.binary_encoding_method", "text"),
-    _CLOUD + "flush-interval": ConfigKey("storage.flush_interval", "text"),
+    _CLOUD + "flush-interval": ConfigKey("storage.flush_interval", "duration"),
     _CLOUD + "file-size": ConfigKey("storage.file_size", "number", 1 << 10, 512 << 20),
     _CLOUD + "output-column-id": ConfigKey("storage.output_column_id", "flag"),
     _CLOUD + "output-raw-change-event": ConfigKey("raw_changes", "flag"),
@@ -48,6 +48,7 @@ _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     **GENERAL_FIXED,
     "scheduler.enable-table-across-nodes": (("false",), "a table is written by one worker"),
     "sink.csv.output-field-header": (("false",), "files have no header; schema files name the columns"),
+    "sink.csv.output-handle-key": (("false",), "lines have no handle keys; schema files name the key"),
     "tistream.shards": (("1",), "a feed into files has one shard"),
     "tistream.shards-max": (("1",), "a feed into files has one shard"),
     _CLOUD + "use-table-id-as-path": (("false",), "directories have the names of tables"),
@@ -59,19 +60,19 @@ _REFUSED = {
 }
 _UNNEEDED = (
     *GENERAL_UNNEEDED,
+    *OF_KAFKA,
     "enable-sync-point",
     "sync-point-interval",
     "sync-point-retention",
     "sink.safe-mode",
     "sink.transaction-atomicity",
     "sink.txn-atomicity",
-    "sink.schema-registry",
-    "sink.kafka-config.",
     "sink.mysql-config.",
     _CLOUD + "worker-count",
     _CLOUD + "flush-concurrency",
     _CLOUD + "file-cleanup-cron-spec",
     _CLOUD + "spool-disk-quota",
+    _CLOUD + "spool-base-dir",
 )
 _SINK_OPTIONS = frozenset(key.removeprefix("sink.") for key in _USED if key.startswith("sink.") and key.count(".") == 1)
 

@@ -286,6 +286,20 @@ def test_a_busy_store_gets_fewer_registrations(error: str) -> None:
     assert len(bench.of(steps.Register)) == 3
 
 
+@pytest.mark.parametrize(("stated_ms", "paused_ms"), [(20_000, 20_000), (1 << 60, 60_000)])
+def test_a_busy_store_is_left_alone_for_as_long_as_it_asks_and_at_most_a_minute(stated_ms: int, paused_ms: int) -> None:
+    bench = Bench()
+    request = bench.register()[11]
+    message = cdcpb.ChangeDataEvent()
+    event = message.events.add(region_id=11, request_id=request.request_id)
+    event.error.server_is_busy.backoff_ms = stated_ms
+    bench.step(steps.Received(request.stream, [message.SerializeToString()]))
+    bench.run([LEFT, RIGHT], paused_ms - 1_000)
+    assert len(bench.of(steps.Register)) == 2
+    bench.run([LEFT, RIGHT], 2_000)
+    assert [one.region_id for one in bench.of(steps.Register)][2:] == [11]
+
+
 def test_outstanding_registrations_of_a_store_are_limited() -> None:
     bounds = [b"", *(b"%03d" % number for number in range(1, 60)), b""]
     regions = [

@@ -11,6 +11,7 @@ HOLE_WAIT_MS = 100
 NOT_LEADER_WAIT_MS = 20
 NOT_FOUND_MS = (20, 2_000)
 BUSY_MS = (50, 5_000)
+BUSY_STATED_MS = 60_000  # the longest pause for which a store may ask
 RECONNECT_MS = (100, 3_000)
 
 

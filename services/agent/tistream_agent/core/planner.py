@@ -309,7 +309,7 @@ class Planner:
                 return WaitsForRegion(now_ms + wait, failures=failures)
             case ErrorKind.SERVER_IS_BUSY | ErrorKind.CONGESTED:
                 self.pace(region.leader_store).congested()
-                stated = 0 if error is None else min(error.backoff_ms, pacing.BUSY_MS[1])
+                stated = 0 if error is None else min(error.backoff_ms, pacing.BUSY_STATED_MS)
                 wait = stated or pacing.doubled(pacing.BUSY_MS, failures)
                 return ToRegister(region, now_ms + wait, failures=failures)
             case ErrorKind.DUPLICATE_REQUEST:

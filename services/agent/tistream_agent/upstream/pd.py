@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from queue import SimpleQueue
 from typing import Any
 
@@ -26,6 +27,7 @@ NULL_KEYSPACE = 0xFFFFFFFF
 _ATTEMPTS = 3
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 _TIFLASH = ("engine", "tiflash")
+_ENTRY_NOT_FOUND = 9  # type of the error in a header
 
 
 class HoldTooLow(FatalError):
@@ -193,7 +195,10 @@ class PdClient:
                 self._old_scan = True
         request = pdpb.ScanRegionsRequest(start_key=start, end_key=end, limit=PAGE)
         answer = self._call("ScanRegions", request, pdpb.ScanRegionsResponse)
-        return [_led(one.region, one.leader) for one in answer.regions]
+        if answer.regions:
+            return [_led(one.region, one.leader) for one in answer.regions]
+        unknown = (metapb.Peer() for _ in answer.region_metas)  # of an old PD: regions and leaders side by side
+        return [_led(*one) for one in zip(answer.region_metas, chain(answer.leaders, unknown), strict=False)]
 
     def keyspace(self, name: str) -> int:
         """The id of a keyspace. Raises InvalidRequest if no keyspace has that name."""
@@ -202,6 +207,12 @@ class PdClient:
             answer = self._call("LoadKeyspace", request, keyspacepb.LoadKeyspaceResponse, service="keyspacepb.Keyspace")
         except _Unimplemented:
             raise InvalidRequest(f"this PD has no keyspaces, so no keyspace {name!r}: leave the keyspace out") from None
+        except _Refused as error:
+            if error.kind == _ENTRY_NOT_FOUND or "not exist" in str(error) or "not found" in str(error):
+                raise InvalidRequest(f"PD has no keyspace {name!r}: correct the name ({error})") from None
+            raise
+        if not answer.HasField("keyspace") or answer.keyspace.name not in ("", name):
+            raise InvalidRequest(f"PD names no keyspace {name!r}: correct the name")
         return int(answer.keyspace.id)
 
     # --- garbage collection --------------------------------------------------------------------------------------
@@ -230,7 +241,8 @@ class PdClient:
                 keyspace.
             check: called right before each attempt. What it raises is raised, and nothing is sent.
 
-        Raises HoldTooLow if the versions may be gone already."""
+        Raises HoldTooLow if the versions may be gone already, and InvalidRequest if this version of PD has no holds, or
+        none of a keyspace."""
         if keyspace == NULL_KEYSPACE and not self._barriers:
             request = pdpb.UpdateServiceGCSafePointRequest(service_id=service_id.encode(), TTL=ttl_s, safe_point=ts)
             try:
@@ -243,7 +255,18 @@ class PdClient:
                 if ttl_s > 0 and answer.min_safe_point > ts:
                     raise HoldTooLow(ts, int(answer.min_safe_point))
                 return
-        scope = pdpb.KeyspaceScope(keyspace_id=keyspace)
+        try:
+            self._hold_by_barrier(service_id, ts, ttl_s, pdpb.KeyspaceScope(keyspace_id=keyspace), check)
+        except _Unimplemented as error:
+            if ttl_s > 0:
+                raise InvalidRequest(
+                    f"this PD has no call {error}, so nothing can hold back the garbage collection"
+                    f"{'' if keyspace == NULL_KEYSPACE else ' of a keyspace'}: upgrade PD"
+                ) from None
+
+    def _hold_by_barrier(
+        self, service_id: str, ts: int, ttl_s: int, scope: pdpb.KeyspaceScope, check: Callable[[], None]
+    ) -> None:
         if ttl_s <= 0:
             self._call(
                 "DeleteGCBarrier",
@@ -293,9 +316,9 @@ class PdClient:
                     if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                         raise _Unimplemented(rpc) from error
                     problem = reason(error)
-                    if error.code() not in _RETRIED:
-                        break
                     self._leader.give_up(leader)
+                    if error.code() not in _RETRIED and "leader" not in problem.lower():
+                        break
                 except _NotLeader as error:
                     problem = str(error)
                     self._leader.give_up(leader)
@@ -313,7 +336,7 @@ class PdClient:
             return
         if "leader" in header.error.message.lower():
             raise _NotLeader(header.error.message)
-        raise _Refused(f"PD refuses {rpc}: {header.error.message}")
+        raise _Refused(f"PD refuses {rpc}: {header.error.message}", header.error.type)
 
 
 class _NotLeader(Exception):
@@ -325,7 +348,11 @@ class _Unimplemented(Exception):
 
 
 class _Refused(Unavailable):
-    """Raised if PD answered with an error in the header of its response."""
+    """Raised if PD answered with an error in the header of its response. `kind`: the type of that error."""
+
+    def __init__(self, text: str, kind: int) -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class _TsoStream:

@@ -65,6 +65,7 @@ class PdLeader:
         self._deadline_s = deadline_s
         self._lock = new_rlock()
         self._connection: LeaderConnection | None = None
+        self._named_by = ""  # the address of the member that has named the leader
 
     @property
     def expected_id(self) -> int | None:
@@ -104,11 +105,13 @@ class PdLeader:
             self.put_back(connection)
 
     def give_up(self, connection: LeaderConnection) -> None:
-        """Do not use a connection for further calls: the next call asks PD's members for their leader. Other calls that
-        use the connection go on, and a connection that another thread has made since is kept."""
+        """Do not use a connection for further calls: the next call asks PD's members for their leader, and last the
+        member that has named this one, because it may be cut off from the others. Other calls that use the connection
+        go on, and a connection that another thread has made since is kept."""
         with self._lock:
             if connection is self._connection:
                 self._connection = None
+                self._addresses.sort(key=lambda address: _place(address) == _place(self._named_by))
             connection.given_up = True
             connection.close_if_unused()
 
@@ -121,7 +124,7 @@ class PdLeader:
     def _connect(self) -> LeaderConnection:
         """Ask PD's members, one after the other, for the leader, and connect to it. Raises Unavailable if no member
         names one, and OtherCluster."""
-        problems = []
+        problems, failed = [], dict[str, str]()
         for address in list(self._addresses):
             try:
                 with self._open(address) as channel:
@@ -131,6 +134,7 @@ class PdLeader:
                     )
             except grpc.RpcError as error:
                 problems.append(f"{address}: {reason(error)}")
+                failed[_place(address)] = address
                 continue
             cluster = int(found.header.cluster_id)
             if self._expected is not None and cluster != self._expected:
@@ -140,13 +144,21 @@ class PdLeader:
                 )
             if not found.leader.client_urls:
                 problems.append(f"{address}: PD has no leader")
+                failed[_place(address)] = address
                 continue
-            self._expected = cluster
+            self._expected, self._named_by = cluster, address
             known = [url for member in found.members for url in member.client_urls]
-            self._addresses = list(dict.fromkeys([*known, *self._addresses]))
+            others = {_place(one): one for one in reversed([*self._addresses, *known])}
+            here = dict.fromkeys(place for one in [*self._addresses, *known] if (place := _place(one)) not in failed)
+            self._addresses = [others[place] for place in [*here, *failed]]
             self._connection = LeaderConnection(self._open(found.leader.client_urls[0]))
             return self._connection
         raise Unavailable(f"no PD answers: {'; '.join(problems)}")
+
+
+def _place(address: str) -> str:
+    """The part of a member's address that does not depend on whether its scheme is written."""
+    return address.rpartition("://")[2].rstrip("/")
 
 
 def unary(channel: grpc.Channel, service: str, rpc: str, response: type[R]) -> Callable[..., R]:

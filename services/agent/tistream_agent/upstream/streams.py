@@ -154,7 +154,7 @@ class StoreStreams:
                 self._read(stream, feed, channel)
         except grpc.RpcError as error:
             reason = self._status(stream, error)
-            unreadable = isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            unreadable = _is_too_large(error)
         except TiStreamError as error:
             reason = str(error)
         except Exception as error:  # the machine must learn that the stream has ended, or its regions stand still
@@ -207,6 +207,14 @@ class StoreStreams:
         if store is None:
             raise Unavailable(f"PD knows no TiKV store {store_id}")
         return store.address
+
+
+def _is_too_large(error: grpc.RpcError) -> bool:
+    """Whether a stream has ended because gRPC does not receive a message of that size here. A TiKV may end a stream
+    with the same status for reasons of its own."""
+    if not isinstance(error, grpc.Call) or error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return False
+    return "message larger than max" in (error.details() or "")
 
 
 def _until_none(requests: SimpleQueue[bytes | None]) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from tistream.errors import InvalidRequest
+from tistream.errors import AlreadyDiffers, InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.model.ts import LOGICAL_BITS, physical_ms
 from tistream.wire.bulk.changefeeds import (
@@ -127,6 +127,12 @@ def start_of(ask: CreateChangefeed, resolved_ts: int) -> int:
     return start_ts
 
 
+def start_again(ask: CreateChangefeed, there: ChangefeedInfo) -> int:
+    """The start_ts of a feed whose creation is requested again while it exists (`there`). It is compared, and begins
+    nothing: so it may lie below retention by now, and the tenant may have passed the feed's end."""
+    return int(there.start_ts if ask.start_ts is None else ask.start_ts)
+
+
 def new_feed(ask: CreateChangefeed, start_ts: int, plan: ChangefeedPlan) -> NewChangefeed:
     """Build the feed that is stored, from the request and the worker's plan. It has references to encrypted secrets in
     place of the passwords in the request."""
@@ -158,9 +164,11 @@ def creation_request(feed: ChangefeedInfo) -> CreateChangefeed:
 
 def merged(feed: ChangefeedInfo, ask: UpdateChangefeed) -> ChangedFeed:
     """Apply an update to a feed, and return the changed values. Members that the request leaves out are unchanged.
-    Raises InvalidRequest for an empty request."""
+    Raises InvalidRequest for an empty request, and AlreadyDiffers if the feed runs: its sink need not answer then."""
     if not ask.model_fields_set:
         raise InvalidRequest("the body has none of sink_uri, end_ts and config: name what is to be changed")
+    if feed.state in ("running", "retrying"):
+        raise AlreadyDiffers(f"changefeed {feed.changefeed_id} runs: pause it, update it, and resume it")
     return ChangedFeed(
         revision=feed.revision,
         sink_uri=feed.sink_uri if ask.sink_uri is None else ask.sink_uri,

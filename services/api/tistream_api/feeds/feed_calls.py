@@ -46,6 +46,13 @@ class FeedCalls:
         answer = self._meta.request("GET", feed_path(cluster_id, tenant_id, changefeed_id))
         return ChangefeedInfo.model_validate_json(answer.content)
 
+    def existing(self, cluster_id: str, tenant_id: str, changefeed_id: str) -> ChangefeedInfo | None:
+        """Like `feed`, but returns None if the changefeed does not exist."""
+        try:
+            return self.feed(cluster_id, tenant_id, changefeed_id)
+        except UnknownName:
+            return None
+
     def feeds(self, tenant: TenantKey) -> list[ChangefeedInfo]:
         """The changefeeds of a tenant, ordered by id; empty if the tenant does not exist any more."""
         try:

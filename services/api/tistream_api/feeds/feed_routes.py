@@ -17,7 +17,7 @@ from tistream.model.tenant_kind import TenantKind
 from tistream.wire.bulk.changefeeds import CreatedChangefeed
 from tistream_api.admission import gate
 from tistream_api.feeds.config_text import CreateBody
-from tistream_api.feeds.feed_body import SCHEMA, DryRunQuery, created, new_feed, start_of
+from tistream_api.feeds.feed_body import SCHEMA, DryRunQuery, created, new_feed, start_again, start_of
 from tistream_api.feeds.feed_calls import FeedCalls, feeds_path
 from tistream_api.pull.start import check_kind
 from tistream_api.request.bodies import Body, read
@@ -56,8 +56,10 @@ def build_feed_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
         check_kind(view, TenantKind.TIDB)
         view.wait_fresh()
         view.check_known()
-        start_ts = start_of(ask, view.resolved_ts())
-        view.check_served(start_ts)
+        there = calls.existing(cluster_id, tenant_id, ask.changefeed_id)
+        start_ts = start_of(ask, view.resolved_ts()) if there is None else start_again(ask, there)
+        if there is None:
+            view.check_served(start_ts)
         plan = calls.plan(view.tenant, ask)
         if query.dry_run:
             return Response(plan.model_dump_json(exclude={"secrets"}), 200, media_type="application/json")

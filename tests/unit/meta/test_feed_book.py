@@ -11,7 +11,16 @@ from support.audit_world import ACME as PATH
 from support.audit_world import World
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, QuotaReached, UnknownName
 from tistream.model.ids import TenantKey
-from tistream.wire.bulk.changefeeds import FEEDS_MAX, FeedReport, FeedShard, HeldBy, NewChangefeed, Phase, WorkerBeat
+from tistream.wire.bulk.changefeeds import (
+    FEEDS_MAX,
+    Applied,
+    FeedReport,
+    FeedShard,
+    HeldBy,
+    NewChangefeed,
+    Phase,
+    WorkerBeat,
+)
 from tistream.wire.bulk.feed_changes import ChangedFeed
 from tistream.wire.limits import Limits
 from tistream_meta.database import tables
@@ -318,3 +327,20 @@ def test_a_feed_that_was_removed_with_its_progress_continues_when_it_is_created_
     assert other.generation > before.generation, "with a start_ts it begins there"
     book.remove(ACME, "a")
     assert book.add(ACME, asked)[0][0].generation > before.generation, "nothing was kept"
+
+
+def test_a_move_that_no_worker_has_applied_is_kept_with_the_progress(book: FeedBook) -> None:
+    asked = wanted("a").model_copy(update={"start_given": False})
+    (begun, _), _ = book.add(ACME, asked)
+    book.pause(ACME, "a")
+    moved, _ = book.resume(ACME, "a", begun.start_ts + 500)
+    book.remove(ACME, "a", keep_progress=True)
+    (after, _), _ = book.add(ACME, asked)
+    assert after.moved == moved.moved, "the sink has not come there yet"
+    assert after.revision == moved.revision + 1
+    (held,) = book.beat(WorkerBeat(node_id="w1", instance="1", reports=[]), {"w1"})
+    applied = Applied(revision=after.revision, from_ts=begun.start_ts, after_ts=begun.start_ts + 500)
+    said = report(held, checkpoint_ts=applied.after_ts).model_copy(update={"applied": applied})
+    book.beat(WorkerBeat(node_id="w1", instance="1", reports=[said]), {"w1"})
+    book.remove(ACME, "a", keep_progress=True)
+    assert book.add(ACME, asked)[0][0].moved is None, "a move that is in force is not repeated"

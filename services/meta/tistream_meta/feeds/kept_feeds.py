@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select
 
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
-from tistream.wire.bulk.changefeeds import FEEDS_MAX
+from tistream.wire.bulk.changefeeds import FEEDS_MAX, Move
 from tistream_meta.database import tables
 from tistream_meta.decide.feed_policy import Feed, HeldShard
 from tistream_meta.feeds import feed_rows, feed_shards
@@ -23,7 +24,8 @@ _KEPT = tables.kept_feeds
 class KeptFeed:
     """What is stored of a removed feed, so that a new feed of its id can continue its progress. `generation`, `skipped`
     and `ended` are as in Feed. `revision` is the highest one that was known, `shards` the number of its shards, `epoch`
-    their highest epoch, and `checkpoint_ts` their lowest checkpoint."""
+    their highest epoch, and `checkpoint_ts` their lowest checkpoint. `moved` is the order to move the checkpoint that
+    not all shards had applied (the members of Move); None if there was none."""
 
     generation: int
     revision: int
@@ -32,11 +34,14 @@ class KeptFeed:
     checkpoint_ts: int
     skipped: Mapping[str, int]
     ended: Mapping[str, Sequence[int]]
+    moved: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, feed: Feed, shards: Sequence[HeldShard]) -> KeptFeed:
         """Make the KeptFeed of a feed that is about to be removed. `shards` are all shards of the feed, at least
         one."""
+        done = 0 if feed.applied is None else feed.applied.revision
+        due = feed.moved is not None and feed.moved.revision > done
         return cls(
             feed.generation,
             feed.highest_revision,
@@ -45,6 +50,7 @@ class KeptFeed:
             min(one.checkpoint_ts for one in shards),
             feed.skipped,
             feed.ended,
+            feed.moved.model_dump() if due and feed.moved is not None else None,
         )
 
     def continued(self, feed: Feed) -> Feed:
@@ -67,6 +73,7 @@ class KeptFeed:
             revision=self.revision + 1,
             skipped=self.skipped,
             ended={name: (rows, size) for name, (rows, size) in self.ended.items()},
+            moved=None if self.moved is None else Move.model_validate(self.moved),
         )
 
 
@@ -75,7 +82,7 @@ def keep(connection: Connection, now_ms: ColumnElement[int], feed: Feed) -> None
     last are stored; the others are deleted."""
     shards = feed_rows.shards(connection, feed_rows.named(tables.feed_shards, feed.tenant, feed.feed_id))
     kept = KeptFeed.of(feed, shards)
-    members = {name: getattr(kept, name) for name in kept.__slots__}
+    members = {name: value for name in kept.__slots__ if (value := getattr(kept, name)) is not None}
     connection.execute(
         insert(_KEPT).values(
             cluster_id=feed.tenant.cluster_id,

@@ -220,6 +220,8 @@ def test_a_feed_is_paused_resumed_and_removed(pushed: Consumer, broker: LocalKaf
     ticdc, of = f"{pushed.url}/api/v2/changefeeds", {"namespace": pushed.tenant.tenant_id}
     listed = pushed.client.get(ticdc, params=of).json()["items"]
     assert ("other", "stopped") in [(one["id"], one["state"]) for one in listed]
+    normal = pushed.client.get(ticdc, params={**of, "state": "normal"}).json()["items"]
+    assert "other" not in [one["id"] for one in normal]
     alone = pushed.client.get(f"{ticdc}/other", params=of).json()
     assert (alone["checkpoint_ts"], alone["sink_uri"]) == (
         int(feeds.get("other")["checkpoint_ts"]),

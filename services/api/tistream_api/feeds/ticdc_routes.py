@@ -29,9 +29,15 @@ TENANTS_MAX = 100  # that one list asks for
 
 
 class NamespaceQuery(QueryModel):
-    """The query parameters of TicdcChangefeeds and TicdcChangefeed."""
+    """The query parameters of TicdcChangefeed, which TicdcChangefeeds has too."""
 
     namespace: OptionalText = Field(default=None, description="a tenant's id; default: all that the token may see")
+
+
+class ListQuery(NamespaceQuery):
+    """The query parameters of TicdcChangefeeds."""
+
+    state: OptionalText = Field(default=None, description="a state by TiCDC's name; default: all, as of `all`")
 
 
 def build_ticdc_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
@@ -64,10 +70,11 @@ def build_ticdc_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:
 
     @router.get("/api/v2/changefeeds", operation_id="TicdcChangefeeds", responses=openapi.TENANT_PROBLEMS)
     @gate.ANY_FEEDS
-    def ticdc_changefeeds(request: Request, query: Annotated[NamespaceQuery, Query()]) -> TicdcFeeds:
+    def ticdc_changefeeds(request: Request, query: Annotated[ListQuery, Query()]) -> TicdcFeeds:
         """Changefeeds with the names of TiCDC's API, of every tenant that the token may see. `upstream_id` is the
         cluster, `namespace` the tenant."""
-        items = [ticdc_shapes.entry(*one) for one in feeds(request, query.namespace)]
+        found = feeds(request, query.namespace)
+        items = [ticdc_shapes.entry(*one) for one in found if ticdc_shapes.is_asked_for(one[1], query.state)]
         return TicdcFeeds(total=len(items), items=items)
 
     @router.get(

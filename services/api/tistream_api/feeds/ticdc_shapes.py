@@ -70,6 +70,12 @@ class TicdcFeedDetail(Wire):
     checkpoint_time: str
 
 
+def is_asked_for(feed: ChangefeedInfo, state: str | None) -> bool:
+    """Whether a list of feeds in this state, with a name of TiCDC, has the feed. None and `all`: a list of every
+    feed."""
+    return state in (None, "all", _STATES[feed.state])
+
+
 def entry(tenant: TenantKey, feed: ChangefeedInfo) -> TicdcFeed:
     """Convert a feed to an entry of `GET /api/v2/changefeeds`."""
     return TicdcFeed(

@@ -142,7 +142,11 @@ def test_ddls_that_change_nothing_there_are_not_sent() -> None:
     ("code", "fault"),
     [
         (1213, "again"),
+        (3101, "again"),  # group replication has rolled the transaction back
+        (8005, "again"),  # TiDB's write conflict
         (1045, "refused"),
+        (1047, "retry"),  # a Galera node that has not joined yet
+        (8252, "retry"),  # TiDB slows the user down
         (None, "retry"),
         (2013, "retry"),
         (1040, "retry"),

@@ -38,6 +38,7 @@ Key = Annotated[Path | None, typer.Option(help="Private key of the client certif
 CallTimeout = Annotated[
     float, typer.Option(min=0.1, help="Seconds that a call to PD or TiKV may take.", envvar="TISTREAM_CALL_TIMEOUT")
 ]
+DataDir = Annotated[Path | None, typer.Option(help="Accepted, and not used: an agent keeps nothing on disk.")]
 Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the agent's /status on 127.0.0.1.")]
 
@@ -66,6 +67,7 @@ def agent_run(
     cert: Cert = None,
     key: Key = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of /status. Default: 8007.")] = None,
+    data_dir: DataDir = None,  # noqa: ARG001
 ) -> None:
     """Run an agent until SIGTERM. An option replaces the setting of the same name in the environment
     (docs/agent.md)."""

@@ -80,7 +80,8 @@ def test_partitions_and_sizes_are_bounded_by_the_topic() -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("MSG_SIZE_TOO_LARGE", "failed"), ("TOPIC_AUTHORIZATION_FAILED", "failed"), ("_FENCED", "retry"),
-     ("_TRANSPORT", "retry"), ("NOT_ENOUGH_REPLICAS", "retry"), ("SOMETHING_NEW", "retry")],
+     ("_TRANSPORT", "retry"), ("NOT_ENOUGH_REPLICAS", "retry"), ("SOMETHING_NEW", "retry"),
+     ("INVALID_REPLICATION_FACTOR", "retry")],
 )  # fmt: skip
 def test_what_may_pass_by_itself_is_tried_again(name: str, kind: str) -> None:
     assert failure_of(name, "text", "topic").failure.kind == kind

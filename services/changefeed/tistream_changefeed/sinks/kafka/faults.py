@@ -13,7 +13,6 @@ _REFUSED = {
     "those that begin with `tistream-`, "
     'or set delivery = "at-least-once"',
     "INVALID_TOPIC_EXCEPTION": "the broker does not accept the topic's name",
-    "INVALID_REPLICATION_FACTOR": "the cluster has fewer brokers than replication-factor",
     "INVALID_PARTITIONS": "the broker does not accept partition-num",
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": "the broker is too old for transactions",
     "UNSUPPORTED_VERSION": "the broker is too old for what the feed needs",
@@ -79,6 +78,8 @@ def _passing(name: str, text: str, *, ended: bool) -> str:
         )
     if _PLAIN in text or ended:
         return f"the broker ends connections: does it want enable-tls=true, or a sasl-user? ({text or name})"
+    if name == "INVALID_REPLICATION_FACTOR":  # also while a broker restarts
+        return f"fewer brokers are up than replication-factor: start them, or lower it ({text})"
     if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"):
         return f"no broker answers ({text or name}): check that it runs and that workers reach it"
     return f"{text or name} ({name})"

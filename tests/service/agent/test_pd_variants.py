@@ -12,6 +12,8 @@ import pytest
 
 from support.waiting import PATIENCE_S
 from tistream.errors import InvalidRequest, Unavailable
+from tistream.wire.tikv import cdcpb_pb2 as cdcpb
+from tistream.wire.tikv import errorpb_pb2 as errorpb
 from tistream.wire.tikv import keyspacepb_pb2 as keyspacepb
 from tistream.wire.tikv import metapb_pb2 as metapb
 from tistream.wire.tikv import pdpb_pb2 as pdpb
@@ -19,6 +21,7 @@ from tistream_agent.core.steps import KV_TIDB, OpenStream, Register, StreamEnded
 from tistream_agent.inbox import Inbox
 from tistream_agent.upstream.pd import PdClient
 from tistream_agent.upstream.pd_leader import OtherCluster
+from tistream_agent.upstream.raw_api import raw_refusal
 from tistream_agent.upstream.stores import Channels, TlsFiles
 from tistream_agent.upstream.streams import StoreStreams
 
@@ -33,6 +36,7 @@ class Member(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # gRPC's own cl
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
         self.feed: Answer | None = None
+        self.feed_name = "EventFeedV2"
         self.cluster_id, self.calls = CLUSTER, Counter[str]()
         self._server = grpc.server(ThreadPoolExecutor(8), handlers=[self])
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
@@ -46,7 +50,7 @@ class Member(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # gRPC's own cl
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
         name = handler_call_details.method.rpartition("/")[2]
         self.calls[name] += 1
-        if self.feed is not None and name == "EventFeedV2":
+        if self.feed is not None and name == self.feed_name:
             feed = self.feed
             return grpc.stream_stream_rpc_method_handler(lambda asked, context: iter([feed(next(asked), context)]))
         answer = self.answers.get(name)
@@ -195,6 +199,17 @@ def test_a_stream_that_a_store_ends_is_opened_again_whatever_status_it_has(
     pd, inbox = members(), Inbox()
     pd.answers["GetAllStores"], pd.feed = pd.stores(), aborts(code, "the memory quota is full")
     assert _ended(pd, inbox, Channels(TlsFiles())) == StreamEnded(3, f"{code.name}: the memory quota is full")
+
+
+@pytest.mark.parametrize("name", ["EventFeedV2", "EventFeed"])
+def test_a_store_is_asked_for_rawkv_on_the_change_stream_that_it_has(members: Callable[[], Member], name: str) -> None:
+    store = members()
+    error = cdcpb.Error(region_not_found=errorpb.RegionNotFound(region_id=1))
+    answers = [cdcpb.Event(region_id=1, request_id=1, error=error)]
+    store.feed_name, store.feed = name, lambda *_: cdcpb.ChangeDataEvent(events=answers).SerializeToString()
+    assert raw_refusal(Channels(TlsFiles()), store.address, CLUSTER, PATIENCE_S) == ""
+    answers[0].error.CopyFrom(cdcpb.Error(compatibility=cdcpb.Compatibility(required_version="6.2.0")))
+    assert "TiKV 6.2.0 or newer" in raw_refusal(Channels(TlsFiles()), store.address, CLUSTER, PATIENCE_S)
 
 
 class Narrow(Channels):

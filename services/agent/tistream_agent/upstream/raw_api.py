@@ -12,7 +12,7 @@ import orjson
 from tistream.concurrency import new_event
 from tistream.wire.tikv import cdcpb_pb2 as cdcpb
 from tistream_agent.upstream.stores import Channels
-from tistream_agent.upstream.streams import TICDC_VERSION
+from tistream_agent.upstream.streams import EVENT_FEED, EVENT_FEED_V2, TICDC_VERSION, StreamKind
 
 _NO_REGION = (1 << 63) - 1  # TiKV checks the API version before it looks for the region (upstream-formats 6.5)
 
@@ -30,28 +30,39 @@ def raw_refusal(channels: Channels, address: str, cluster_id: int, call_s: float
     request = cdcpb.ChangeDataRequest(
         header=header, region_id=_NO_REGION, request_id=1, kv_api=cdcpb.ChangeDataRequest.RawKV
     )
+    try:
+        with channels.open(address) as channel:
+            try:
+                return _answer(channel, EVENT_FEED_V2, request, call_s)
+            except grpc.RpcError as error:
+                if not isinstance(error, grpc.Call) or error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                    raise
+                return _answer(channel, EVENT_FEED, request, call_s)
+    except grpc.RpcError as error:
+        return f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else str(error)
+
+
+def _answer(channel: grpc.Channel, kind: StreamKind, request: cdcpb.ChangeDataRequest, call_s: float) -> str:
+    """Send a registration on a change stream of this kind. Returns the reason why it is refused, as
+    `raw_refusal` does. Raises grpc.RpcError."""
     answered = new_event()
 
     def requests() -> Iterator[Any]:
         yield request
         answered.wait(call_s)  # a stream whose client has no more to say may be ended before its answer
 
+    call = channel.stream_stream(
+        kind.method,
+        request_serializer=cdcpb.ChangeDataRequest.SerializeToString,
+        response_deserializer=cdcpb.ChangeDataEvent.FromString,
+    )(requests(), timeout=call_s, metadata=kind.metadata)
     try:
-        with channels.open(address) as channel:
-            call = channel.stream_stream(
-                "/cdcpb.ChangeData/EventFeed",
-                request_serializer=cdcpb.ChangeDataRequest.SerializeToString,
-                response_deserializer=cdcpb.ChangeDataEvent.FromString,
-            )(requests(), timeout=call_s)
-            try:
-                for message in call:
-                    for event in message.events:
-                        return _refusal(event.error)
-            finally:
-                answered.set()
-                call.cancel()  # type: ignore[no-untyped-call]
-    except grpc.RpcError as error:
-        return f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else str(error)
+        for message in call:
+            for event in message.events:
+                return _refusal(event.error)
+    finally:
+        answered.set()
+        call.cancel()  # type: ignore[no-untyped-call]
     return "it has ended the stream without an answer"
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -24,9 +24,18 @@ log = logging.getLogger(__name__)
 # A TiKV takes its features from this version of the first request. It must parse as semver: one that does not gets no
 # resolved_ts at all.
 TICDC_VERSION = "8.5.4"
-_METADATA = (("features", "stream-multiplexing"),)
 _KV_APIS = (cdcpb.ChangeDataRequest.TiDB, cdcpb.ChangeDataRequest.RawKV)
-_V2, _V1 = "/cdcpb.ChangeData/EventFeedV2", "/cdcpb.ChangeData/EventFeed"
+
+
+class StreamKind(NamedTuple):
+    """A kind of change stream: its gRPC method, and the metadata of a call."""
+
+    method: str
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
+EVENT_FEED_V2 = StreamKind("/cdcpb.ChangeData/EventFeedV2", (("features", "stream-multiplexing"),))
+EVENT_FEED = StreamKind("/cdcpb.ChangeData/EventFeed")
 
 
 @dataclass(slots=True, eq=False)
@@ -169,8 +178,9 @@ class StoreStreams:
             self._inbox.put(StreamEnded(stream.number, reason, unreadable))
 
     def _read(self, stream: _Stream, feed: _Feed, channel: grpc.Channel) -> None:
-        method = channel.stream_stream(_V1 if stream.old else _V2, request_serializer=None, response_deserializer=None)
-        feed.call = method(_until_none(feed.requests), metadata=() if stream.old else _METADATA)
+        kind = EVENT_FEED if stream.old else EVENT_FEED_V2
+        method = channel.stream_stream(kind.method, request_serializer=None, response_deserializer=None)
+        feed.call = method(_until_none(feed.requests), metadata=kind.metadata)
         if feed.closed:
             feed.call.cancel()
         for message in feed.call:

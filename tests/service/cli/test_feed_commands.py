@@ -25,7 +25,7 @@ OLD = {"type": "tistream:gone", "detail": "too old", "earliest_ts": str(NEWEST)}
 
 
 class Server(ThreadingHTTPServer):
-    """Answers with the status and document of `answers`, by method and path. `bodies`: those of POST, by path."""
+    """Answers with the status and document of `answers`, by method and path. `bodies`: those of requests, by path."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -44,7 +44,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path = self.path.partition("?")[0]
-        if self.command == "POST":
+        if self.command in ("POST", "PUT"):
             self.server.bodies[path] = json.loads(self.rfile.read(int(self.headers["content-length"])))
         status, document = self.server.answers[f"{self.command} {path}"]
         body = json.dumps(document).encode()
@@ -54,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_POST = _answer
+    do_GET = do_POST = do_PUT = _answer
 
     def log_message(self, *_: object) -> None:
         pass
@@ -71,6 +71,18 @@ def server() -> Iterator[Server]:
 
 
 CREATE = ("create", "--sink-uri", "kafka://b:9092/t", "--start-ts")
+
+
+def test_a_command_line_of_ticdc_is_taken_with_zero_for_no_end(server: Server) -> None:
+    feed = FEED | {"revision": 2}
+    server.answers = {
+        f"POST {FEEDS}": (201, {**feed, "start_ts": str(NEWEST), "warnings": []}),
+        f"PUT {FEEDS}/f": (200, feed),
+    }
+    assert "begins after" in str(server.run(*CREATE, str(NEWEST), "--target-ts", "0", "--no-confirm"))
+    assert "end_ts" not in server.bodies[FEEDS]
+    assert "has revision 2" in str(server.run("update", "--target-ts", "0", "--no-confirm"))
+    assert server.bodies[f"{FEEDS}/f"] == {"end_ts": None}, "it does not end"
 
 
 def test_a_feed_that_begins_now_begins_at_the_newest_ts_that_can_be_read(server: Server) -> None:

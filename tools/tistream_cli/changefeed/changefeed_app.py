@@ -18,6 +18,7 @@ from tistream_client.cli.times import FORMS, parse_ts, time_form
 changefeed_app = new_app("Changefeeds: write a tenant's changes into another system, continuously.")
 
 FeedId = Annotated[str, typer.Option("--changefeed-id", "-c", help="The feed's id.")]
+NoConfirm = Annotated[bool, typer.Option("--no-confirm", hidden=True)]  # of `cdc cli`; no command asks here
 
 
 @changefeed_app.command("create")
@@ -30,6 +31,7 @@ def changefeed_create(
     start_ts: Annotated[str | None, typer.Option(help=f"{FORMS}; exclusive. Default: now.", callback=time_form)] = None,
     target_ts: Annotated[int | None, typer.Option(help="Finish at this time, inclusive.", parser=parse_ts)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, print the plan, and create nothing.")] = False,
+    no_confirm: NoConfirm = False,  # noqa: ARG001
     url: Url = DEFAULT_URL,
 ) -> None:
     """Create a changefeed. The same command again changes nothing."""
@@ -37,7 +39,7 @@ def changefeed_create(
         from tistream_cli.changefeed.changefeed import FeedOf, NewFeed, create_feed
         from tistream_client.cli.api_client import ApiClient
 
-    new = NewFeed(sink_uri, config, start_ts, target_ts)
+    new = NewFeed(sink_uri, config, start_ts, target_ts or None)  # 0 means no end, as in `cdc cli`
     create_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), new, dry_run=dry_run)
 
 
@@ -113,6 +115,7 @@ def changefeed_update(
     config: Annotated[Path | None, typer.Option(help="The new configuration file, in TOML.")] = None,
     target_ts: Annotated[int | None, typer.Option(help="Finish at this time, inclusive.", parser=parse_ts)] = None,
     no_target_ts: Annotated[bool, typer.Option("--no-target-ts", help="The feed does not finish.")] = False,
+    no_confirm: NoConfirm = False,  # noqa: ARG001
     url: Url = DEFAULT_URL,
 ) -> None:
     """Change a changefeed that is paused, has failed or has finished. Options that are not given keep their values."""
@@ -121,7 +124,7 @@ def changefeed_update(
         from tistream_cli.changefeed.changes import FeedChange, update_feed
         from tistream_client.cli.api_client import ApiClient
 
-    change = FeedChange(sink_uri, config, target_ts, no_target_ts)
+    change = FeedChange(sink_uri, config, target_ts or None, no_target_ts or target_ts == 0)
     update_feed(ApiClient(url), FeedOf(cluster, tenant, changefeed_id), change)
 
 
@@ -150,6 +153,7 @@ def changefeed_resume(
             callback=time_form,
         ),
     ] = None,
+    no_confirm: NoConfirm = False,  # noqa: ARG001
     url: Url = DEFAULT_URL,
 ) -> None:
     """Resume a changefeed that is paused or has failed. It continues at the progress that its sink has stored."""
@@ -221,6 +225,7 @@ def changefeed_remove(
     keep_progress: Annotated[
         bool, typer.Option("--keep-progress", help="The next changefeed of this id continues where this one ends.")
     ] = False,
+    no_confirm: NoConfirm = False,  # noqa: ARG001
     url: Url = DEFAULT_URL,
 ) -> None:
     """Remove a changefeed. What it has written stays in the sink."""

@@ -62,6 +62,47 @@ def test_a_message_that_is_too_large_stops_the_territory_at_the_third_time() -> 
     assert "300 MiB" in stop.reason
 
 
+# Attack: a PD whose clock is slower than the agent's, so that each lock looks as if it were late
+@pytest.mark.parametrize("between_ms", [0, 3_000])
+def test_a_slow_clock_of_pd_holds_no_file_back_for_ever(between_ms: int) -> None:
+    bench = Bench()
+    request = bench.register()[11]
+    bench.receive(request, INITIALIZED, resolved=bench.tso)
+    for number in range(20):  # PD gives a handful of timestamps while a second passes here
+        bench.receive(request, resolved=bench.tso + 1)
+        start_ts, commit_ts, bench.tso = bench.tso + 2, bench.tso + 3, bench.tso + 4
+        lock = {"type": 1, "op_type": 1, "key": b"a%d" % number, "value": b"v", "start_ts": start_ts}
+        bench.receive(request, lock)
+        bench.run([LEFT, RIGHT], between_ms)
+        bench.receive(request, {**lock, "type": 2, "commit_ts": commit_ts})
+        bench.run([LEFT, RIGHT], 1_000)
+    bench.run([LEFT, RIGHT], 3_000)
+    bench.receive(request, resolved=(told := bench.tso + 1))
+    bench.run([LEFT, RIGHT], 3_000)
+    assert max(bench.drafts[-1].watermarks.resolved_ts.tolist()) == told
+    assert len(bench.of(steps.TakeTimestamps)) < 60, "PD is not asked all the time"
+
+
+# Attack: a lock that is late indeed, and lives while PD is asked again and again
+def test_a_late_lock_holds_the_files_back_however_often_pd_is_asked() -> None:
+    bench = Bench()
+    request = bench.register()[11]
+    bench.receive(request, INITIALIZED, resolved=bench.tso)
+    bench.tso += 100
+    issued, start_ts = bench.tso, bench.tso - 10
+    bench.receive(request, resolved=issued - 50)  # TiKV may have held up to `issued`
+    bench.receive(request, {"type": 1, "op_type": 1, "key": b"a", "value": b"v", "start_ts": start_ts})
+    for reported in (issued - 40, issued - 5, issued):
+        bench.run([LEFT, RIGHT], 5_000)
+        bench.receive(request, resolved=reported)
+        bench.run([LEFT, RIGHT], 4_000)
+        assert max(bench.drafts[-1].watermarks.resolved_ts.tolist()) == min(reported, start_ts)
+    assert bench.tso > issued, "PD was asked"
+    bench.receive(request, resolved=bench.tso)
+    bench.run([LEFT, RIGHT], 4_000)
+    assert max(bench.drafts[-1].watermarks.resolved_ts.tolist()) == bench.tso
+
+
 # Attack: a stream that ends after each first message
 def test_a_stream_that_delivers_but_never_ends_a_scan_is_opened_ever_later() -> None:
     bench = Bench()

@@ -175,10 +175,9 @@ class TerritoryAgent:
 
     def _plan(self, now_ms: int) -> list[Command]:
         out = self.planner.plan(now_ms)
-        if self._pd_clock.is_stale(now_ms):
+        if self._pd_clock.is_stale(now_ms, lambda: self.subscriptions.holds_back):
             out += self.planner.look_at_clock()
-        if any(isinstance(one, steps.TakeTimestamps) for one in out):
-            self._pd_clock.asked(now_ms)
+        self._pd_clock.asked([one.call for one in out if isinstance(one, steps.TakeTimestamps)], now_ms)
         return out
 
     def _move_hold(self, now_ms: int) -> list[Command]:
@@ -278,6 +277,7 @@ class TerritoryAgent:
                 "restored, or --pd changed? Connect it as a new tenant",
             )
         self._last_id = max(self._last_id, event.last)
+        self.subscriptions.pd_issued(self._pd_clock.estimate_of(event.call), event.last - 1)
         self._pd_clock.answered(event.last, now_ms)
         return out
 

@@ -23,7 +23,7 @@ from tistream_agent.core.cutter import CHANGE_SCHEMA, WatermarkColumns
 from tistream_agent.core.keys import KeyMap
 from tistream_agent.core.received.columns import binary, change_columns
 from tistream_agent.core.received.counts import Counts
-from tistream_agent.core.received.late_locks import reached_of
+from tistream_agent.core.received.late_locks import lower_limits, reached_of
 from tistream_agent.core.received.range_logs import RangeLogs
 from tistream_agent.core.received.requests import SentRequests
 from tistream_agent.core.region_error import RegionError
@@ -273,6 +273,16 @@ class Subscriptions:
         self.counts.kept(rows[k.TYPE], row_index[kept])
         columns = change_columns(scanned.data, rows, row_index[kept], self._table[:, slots], len(self.keys.prefix))
         return pa.Table.from_arrays(columns, schema=CHANGE_SCHEMA)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether late locks hold back what the files promise (late_locks.py)."""
+        return bool((self._table[k.HOLD] != 0).any())
+
+    def pd_issued(self, before_ts: int, issued_ts: int) -> None:
+        """Record that PD had not issued a timestamp above `issued_ts` when it was asked for one. `before_ts`: what
+        `take` would have got as `ts_now` then."""
+        lower_limits(self._table, before_ts, issued_ts)
 
     # -- cutting ------------------------------------------------------------------------------------------------------
 

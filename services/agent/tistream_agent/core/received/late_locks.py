@@ -23,3 +23,14 @@ def reached_of(table: Int64s, slots: Int64s) -> Int64s:
     resolved, hold, later = (table[row, slots] for row in (k.RESOLVED_TS, k.HOLD, k.NEXT_HOLD))
     held = np.minimum(np.where(hold == 0, MAX_TS, hold), np.where(later == 0, MAX_TS, later))
     return np.asarray(np.minimum(resolved, held), np.int64)
+
+
+def lower_limits(table: Int64s, before_ts: int, issued_ts: int) -> None:
+    """Lower the estimates of PD's clock in the table of subscriptions that are too high: those that were recorded
+    before PD was asked for a timestamp. They are below `before_ts`, the estimate when it was asked. PD had not issued
+    a timestamp above `issued_ts` then, and TiKV's resolved_ts are timestamps that PD has issued. A subscription with a
+    resolved_ts above it is left as it is: there PD and TiKV contradict each other."""
+    agrees = table[k.RECEIVED] <= issued_ts
+    for row in (k.ABOVE, k.NEXT_ABOVE, k.HIGHEST):
+        values = table[row]
+        table[row] = np.where(agrees & (values < before_ts), np.minimum(values, issued_ts), values)

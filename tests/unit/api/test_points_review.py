@@ -22,8 +22,12 @@ from tistream.model.span import WHOLE
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.pool.versions.plan import IndexShard
+from tistream.pool.versions.pool_reads import PoolReads
+from tistream.read.cursor import Scope
 from tistream.schema.records import Record
 from tistream_api.points.named_table import NotComplete, check_complete
+from tistream_api.points.point_cursor import PointPosition
+from tistream_api.points.snapshot_pull import SnapshotPage
 
 NOT_NULL, PRIMARY, UNSIGNED = 1, 2, 32
 BASE = [database(10, 1, "d")]
@@ -172,6 +176,33 @@ def test_rows_end_before_one_that_cannot_be_decoded_and_the_next_answer_names_it
     with pytest.raises(Undecodable):
         one.diff("d", "t", 30, 60)
     assert len(one.diff("d", "t", 31, 60)) == 1
+
+
+def test_a_snapshot_whose_first_row_cannot_be_read_is_refused_before_its_first_line() -> None:
+    """Else each answer would have status 200 and be cut off, and its client would never learn why."""
+    bad = row_v2({2: b"\x01\x02\x03"})
+    one = points(
+        [*BASE, table(20, 1, shape(100, "t", ["a"])), table(20, 1, shape(101, "u", ["a"]))],
+        [change(30, 101, 1, bad), change(31, 101, 2, v(6))],
+    )
+
+    def first_piece(reads: PoolReads, ts: int) -> bytes:
+        scope = Scope(one.world.tenant)
+        tables, at = one.world.source.tables_at(ts, scope), PointPosition(0, ts)
+        page = SnapshotPage(
+            scope, tables, at, 10, one.world.source, reads, lambda *_: None, lambda _: None, lambda: False
+        )
+        return bytes(next(page.pieces()))
+
+    with pytest.raises(Undecodable, match=r"table d\.u"):
+        first_piece(one.reads, 60)
+    assert json.loads(first_piece(one.reads, 29)) == {"type": "snapshot_begin", "snapshot_ts": "29"}
+
+    def silent() -> list[IndexShard]:
+        raise Unavailable("no answer")
+
+    with pytest.raises(Unavailable):
+        first_piece(PoolReads(one.reads.reader, silent, lambda: None), 29)
 
 
 def test_a_row_that_is_as_it_was_is_no_difference_although_it_cannot_be_decoded() -> None:

@@ -76,11 +76,12 @@ class SnapshotPage:
     stopping: Callable[[], bool]
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the answer's bytes. Raises Undecodable if the first row to send cannot be decoded; a later one ends the
-        answer with a `continue` line."""
+        """Yield the answer's bytes. If the first row to send cannot be decoded or read, raises the error before any
+        bytes, so that it has a status; a later row of this kind ends the answer with a `continue` line."""
         at, sent = self.at, 0
+        begin: Iterator[Piece] = iter(())
         if at.phase == 0:
-            yield from self._line({"type": "snapshot_begin", "snapshot_ts": str(at.high_ts)})
+            begin = self._line({"type": "snapshot_begin", "snapshot_ts": str(at.high_ts)})
             at = PointPosition(0, at.high_ts, 1)
         try:
             for version, rows, barrier in self._found(at):
@@ -90,11 +91,13 @@ class SnapshotPage:
                     if not sent and not len(page):
                         raise undecodable(barrier)
                 if len(page):
+                    yield from begin  # once: from now on, no error status is possible
                     self.count(len(page), len(page), 0)
                     yield from self._rows(version, page)
                     at = PointPosition(0, at.high_ts, 1, version.head.id, page.raw[len(page) - 1].as_py())
                 sent += len(page)
                 if len(page) < len(rows) or barrier is not None or sent == self.limit or self.stopping():
+                    yield from begin
                     yield from self._more(at)
                     return
         except (RetryableError, Gone):
@@ -102,6 +105,7 @@ class SnapshotPage:
                 raise
             yield from self._more(at)  # the next answer goes on, or has the error
             return
+        yield from begin
         yield from self._line({"type": "snapshot_end", "snapshot_ts": str(at.high_ts)})
         cursor = cursors.encode(self.scope, Position(at.high_ts))
         yield from self._line({"type": "resolved", "resolved_ts": str(at.high_ts), "cursor": cursor})

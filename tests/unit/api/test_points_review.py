@@ -280,6 +280,37 @@ def test_a_row_without_a_key_has_a_history_by_its_rowid() -> None:
     assert [line["key"] for line in got] == [{"_tidb_rowid": "2"}]
 
 
+def test_a_history_goes_on_where_the_type_of_the_key_changes() -> None:
+    """An INT is a number in events, and a BIGINT a string."""
+
+    def keyed(tp: int, table_id: int) -> dict[str, Any]:
+        pk = column(1, "id", tp=tp, flag=NOT_NULL | PRIMARY)
+        return table_info(table_id, "t", [pk, "a"], pk_is_handle=True)
+
+    one = points(
+        [
+            *BASE,
+            table(20, 1, keyed(3, 100)),
+            table(40, 1, keyed(8, 100)),
+            drop(60, 1, 100),
+            table(61, 1, keyed(3, 101)),
+        ],
+        [
+            change(30, 100, 1, v(5)),
+            change(31, 100, 2, v(7)),
+            change(50, 100, 1, v(6), v(5)),
+            change(70, 101, 1, v(8)),
+        ],
+    )  # fmt: skip
+    for key in ({"id": "1"}, {"id": 1}):
+        found = one.history("d", "t", key, 15, 80)
+        assert [(each["commit_ts"], each["row"], each["old_row"]) for each in found] == [
+            ("70", {"id": 1, "a": 8}, None),
+            ("50", {"id": "1", "a": 6}, {"id": "1", "a": 5}),
+            ("30", {"id": 1, "a": 5}, None),
+        ]
+
+
 def test_a_range_goes_with_keys_that_are_stored_as_they_are() -> None:
     key = column(1, "k", tp=15, flen=20, flag=NOT_NULL | PRIMARY)
     unique = {"id": 1, "idx_name": {"O": "p", "L": "p"}, "idx_cols": [{"name": {"O": "k"}, "offset": 0}],

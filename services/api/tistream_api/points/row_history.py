@@ -55,15 +55,15 @@ class RowHistory:
         None if no version is left out. Raises UnknownName, InvalidRequest, Undecodable, Unavailable, Gone."""
         ids = self._ids()
         shapes = self.source.shapes(self.scope, ids, self.window)
-        exact, scanned, text = self._raw_keys(shapes)
+        exact, scanned = self._raw_keys(shapes)
         lowest = self.window.low
         versions: list[dict[str, Any]] = []
         logged = [one for one in scanned if not self._known(one) and self._all_logged(one)]
         for rows, reached in self._rows(exact, [one for one in scanned if one not in logged]):
-            versions += self._events(rows, shapes, text)
+            versions += self._events(rows, shapes)
             lowest = max(lowest, reached)
         for one in logged:
-            versions += self.reads.repeated(partial(self._logged, one, shapes, text))
+            versions += self.reads.repeated(partial(self._logged, one, shapes))
         versions = [one for one in versions if int(one["commit_ts"]) > lowest]
         versions.sort(key=lambda one: (-int(one["commit_ts"]), one["op"] == "delete"))
         if len(versions) > self.limit:
@@ -91,25 +91,27 @@ class RowHistory:
             )
         return sorted({one for table in tables for one in table.physical_ids})
 
-    def _raw_keys(self, shapes: Shapes) -> tuple[list[tuple[int, bytes]], list[int], str | None]:
+    def _raw_keys(self, shapes: Shapes) -> tuple[list[tuple[int, bytes]], list[int]]:
         """Returns (the raw keys that the row may have; the physical ids of tables that must be read whole because their
-        raw keys do not follow from the keys in events; the text of the key). Raises InvalidRequest."""
+        raw keys do not follow from the keys in events). Raises InvalidRequest if no version of a table has such a
+        key."""
         exact: set[tuple[int, bytes]] = set()
         scanned: set[int] = set()
-        wrong, text = "", None
+        wrong, fits = "", False
         for one, intervals in shapes.intervals.items():
             for version in {id(each.version): each.version for each in intervals if each.version}.values():
                 try:
-                    text = key_text(version.table, self.key)
+                    key_text(version.table, self.key)
+                    fits = True
                     if handle_columns(version.table) is None:
                         scanned.add(one)
                     else:
                         exact |= {(one, record_prefix(one) + handle) for handle in handles_of(version.table, self.key)}
                 except NotAKey as error:
                     wrong = str(error)
-        if text is None and wrong:
+        if wrong and not fits:
             raise InvalidRequest(f"key {wrong}", {"parameter": "key"})
-        return sorted(place for place in exact if place[0] not in scanned), sorted(scanned), text
+        return sorted(place for place in exact if place[0] not in scanned), sorted(scanned)
 
     def _rows(self, exact: list[tuple[int, bytes]], scanned: list[int]) -> Iterator[tuple[pa.Table, int]]:
         """Yield (versions, a commit_ts): for each (physical id, raw key) in `exact` its versions, and for each physical
@@ -167,18 +169,18 @@ class RowHistory:
         found = logged_changes(self.reads.shards(), self.reads.reader, window, wanted)
         return pa.concat_tables([SCHEMA.empty_table(), *found])
 
-    def _logged(self, physical_id: int, shapes: Shapes, text: str | None) -> list[dict[str, Any]]:
+    def _logged(self, physical_id: int, shapes: Shapes) -> list[dict[str, Any]]:
         """The events of the row by the changes in segments, which have the rows from before the pool as old values."""
         shards, reader = self.reads.shards(), self.reads.reader
         changes = logged_changes(shards, reader, self.window, records_of(physical_id))
-        return [event for rows in changes for event in self._events(rows, shapes, text)]
+        return [event for rows in changes for event in self._events(rows, shapes)]
 
-    def _events(self, rows: pa.Table, shapes: Shapes, text: str | None) -> Iterator[dict[str, Any]]:
+    def _events(self, rows: pa.Table, shapes: Shapes) -> Iterator[dict[str, Any]]:
         found = render(rows, shapes)
         if found.barrier is not None:
             raise undecodable(found.barrier)
         rendered = (each for each in found.sets if isinstance(each, Rows))
-        sets = [one for one in (_of_key(each, text, self.key) for each in rendered) if len(one)]
+        sets = [one for one in (_of_key(each, self.key) for each in rendered) if len(one)]
         if not sets:
             return
         sources = {
@@ -201,12 +203,18 @@ def key_or_value(table: pa.Table, name: str) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _of_key(rows: Rows, text: str | None, key: dict[str, Any]) -> Rows:
-    """The events whose row has this key. `text` is the key in the form of handle_bytes.key_text; in a table without a
-    key, the `_tidb_rowid` in `key` is compared instead."""
+def _of_key(rows: Rows, key: dict[str, Any]) -> Rows:
+    """The events whose row has this key. Keys are compared as text in the form that they have in this version of the
+    table, because DDL may have changed the type of a key column, or which columns the key has."""
     if not len(rows):
         return rows
-    wanted: Any = text if rows.version.table.key_columns else int(key.get(ROWID, -1))
+    table = rows.version.table
+    try:
+        wanted: Any = key_text(table, key)
+    except NotAKey:
+        return chosen(rows, np.empty(0, np.int64))
+    if not table.key_columns:
+        wanted = int(key[ROWID])
     hit = np.zeros(len(rows), np.bool_)
     deletes = np.flatnonzero(rows.op == OP_DELETE)
     puts = np.flatnonzero(rows.op != OP_DELETE)

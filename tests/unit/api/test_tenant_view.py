@@ -20,7 +20,7 @@ from support.schema_records import database, table, table_info
 from support.waiting import PATIENCE_S, eventually
 from tistream import concurrency
 from tistream.clock import ManualClock, SystemClock
-from tistream.errors import Gone, TiStreamError, TooManyRequests, Unavailable
+from tistream.errors import Gone, TiStreamError, TooManyRequests, Unavailable, UnknownName
 from tistream.follow.tenant_view import BARRIER_LINES_MS, BARRIERS_MAX, TenantView
 from tistream.format.served import decode
 from tistream.logbackup.release import STORE_ID
@@ -416,6 +416,44 @@ def test_an_imported_table_is_held_until_it_is_backfilled_and_others_are_served(
     assert shown() == {"t": False, "u": False}
     with pytest.raises(TableImported, match="begin with a snapshot as of 300"):
         pull("t", 299)
+
+
+def test_a_name_is_unknown_only_once_the_schema_at_the_start_is_known() -> None:
+    """A table is created, and pulled from the present on before its DDL has arrived here."""
+    world = World()
+    world.records = [database(SNAPSHOT, 1, "d"), table(SNAPSHOT, 1, table_info(100, "t"))]
+    world.flush(500)
+    world.tell()
+    assert world.refreshed() == 500
+
+    def pull(name: str, start_ts: int) -> bytes:
+        asked = PullParams(start_ts, None, None, 10, 0, False)
+        return b"".join(world.pulls.answer(world.view, Scope(TENANT, "d", name), asked, lambda: True))
+
+    unsure = r"no table d\.\w+ at 500, and .* whether there is one at start_ts 600: retry"
+    for name in ("new", "never"):
+        with pytest.raises(Unavailable, match=unsure):
+            pull(name, 600)
+        with pytest.raises(UnknownName):
+            pull(name, 500)
+    assert b'"resolved_ts":"600"' in pull("t", 600)
+
+    world.records.append(table(550, 1, table_info(101, "new")))
+    world.schema_ts = 560
+    assert world.refreshed() == 500
+    world.flush(560)
+    world.tell()
+    assert world.refreshed() == 560
+    assert b'"resolved_ts":"600"' in pull("new", 600)
+    with pytest.raises(Unavailable):
+        pull("never", 600)
+    world.schema_ts = 10_000
+    world.flush(700)
+    world.tell()
+    assert world.refreshed() == 700
+    assert b'"resolved_ts":"700"' in pull("new", 600)
+    with pytest.raises(UnknownName, match=r"there is no table d\.never between 600 and 700"):
+        pull("never", 600)
 
 
 def test_one_pull_too_many_is_asked_to_come_back() -> None:

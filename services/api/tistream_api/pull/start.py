@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tistream import trace
 from tistream.clock import Clock
-from tistream.errors import InvalidRequest, UnknownName
+from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.follow.tenant_view import TenantView
 from tistream.model.tenant_kind import TenantKind
 from tistream.model.ts import Window, from_physical_ms
@@ -27,7 +27,7 @@ from tistream_api.encode.one_stream import one_stream
 from tistream_api.encode.shown_names import MayRead, ShownNames
 from tistream_api.metrics import ApiMetrics
 from tistream_api.pull.admitted import Admission, Answer, ReadCaller
-from tistream_api.pull.answer import Pull, ScanFrom
+from tistream_api.pull.answer import Pull, PullableProgress, ScanFrom
 from tistream_api.pull.decode_slots import DecodeSlots, SlotEncoder
 from tistream_api.pull.dropped_answers import DroppedAnswers
 from tistream_api.pull.filtered import check_choice
@@ -43,6 +43,27 @@ def check_kind(view: TenantView, kind: TenantKind) -> None:
     if kind is TenantKind.TIDB:
         raise InvalidRequest(f"tenant {view.tenant} is RawKV: it has no tables; its changes are at …/raw/changes")
     raise InvalidRequest(f"tenant {view.tenant} is a TiDB: its changes are at …/changes, not at …/raw/changes")
+
+
+def _known_name(
+    view: TenantView, scope: Scope, params: PullParams, may_read: MayRead | None, progress: PullableProgress
+) -> int:
+    """For a pull that starts above resolved_ts: the resolved_ts at which an object has its name, or which has reached
+    its start. Waits for that, up to `wait_ms`: a name that no object has yet may be that of a table that was just
+    created. Raises Unavailable if it is not known in that time."""
+    assert params.start_ts is not None
+    resolved_ts = view.resolved_ts()
+    if view.source.name_exists(scope, resolved_ts, resolved_ts):
+        return resolved_ts
+    progress.wait_above(params.start_ts - 1, params.wait_ms)
+    resolved_ts = view.resolved_ts()
+    if resolved_ts < params.start_ts and not view.source.name_exists(scope, resolved_ts, resolved_ts):
+        near = nearest(view.source, scope, resolved_ts, may_read)
+        raise Unavailable(
+            f"there is no {scope.shown} at {resolved_ts}{near}, and it is not known yet whether there is one at "
+            f"start_ts {params.start_ts}: retry once resolved_ts has reached it"
+        )
+    return resolved_ts
 
 
 @dataclass(slots=True)
@@ -99,7 +120,7 @@ class Pulls:
             has_slot()
             with trace.child("wait fresh"):
                 view.wait_fresh(read_caller.alive)
-            start = self._start(view, scope, params, may_read)
+            start = self._start(view, scope, params, may_read, admitted.watched)
             one = one_stream(params, view.source, scope, view.resolved_ts)
             coded = compressed(new_encoder(params, one), params.coding)
         except BaseException:
@@ -114,7 +135,14 @@ class Pulls:
         )
         return admitted.answer(pull.answer())
 
-    def _start(self, view: TenantView, scope: Scope, params: PullParams, may_read: MayRead | None) -> Position:
+    def _start(
+        self,
+        view: TenantView,
+        scope: Scope,
+        params: PullParams,
+        may_read: MayRead | None,
+        progress: PullableProgress,
+    ) -> Position:
         if params.cursor is not None:
             start = cursors.decode(scope, params.cursor)
             if params.end_ts is not None and params.end_ts < start.commit_ts:
@@ -143,6 +171,8 @@ class Pulls:
             )
         if isinstance(scope, RawScope):
             return Position(params.start_ts)
+        if params.start_ts > resolved_ts:
+            resolved_ts = _known_name(view, scope, params, may_read, progress)
         low = min(params.start_ts, resolved_ts)
         high = resolved_ts if params.end_ts is None else min(params.end_ts, resolved_ts)
         if not view.source.name_exists(scope, low, max(low, high)):

@@ -95,6 +95,7 @@ TWO: list[tuple[bytes, bytes, int | None]] = [(b"b", b"1", None), (b"c", b"2", S
 def test_a_pushed_chunk_with_the_contract_s_footer_alone_is_read() -> None:
     assert [row["key"] for row in read(pushed({}, TWO))] == [b"b", b"c"]
     assert [row["key"] for row in read(pushed({}, TWO[:1], TWO[1:]))] == [b"b", b"c"]
+    assert [row["key"] for row in read(pushed({"tistream.end_key": "6E"}, TWO))] == [b"b", b"c"]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ GROUP_ROWS, GROUP_BYTES = 65_536, 8 << 20  # limits of a row group that this pro
 GROUP_ROWS_MAX, GROUP_BYTES_MAX = 4_194_304, 512 << 20  # limits of a row group that this program reads
 ADDED_BYTES_MAX = 256 << 20
 
-_HEX = re.compile(r"(?:[0-9a-f]{2})*")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import ClientDisconnect
 
 from support.committed_pool import CommittedTask, Row
-from support.schema_records import database, table, table_info
+from support.schema_records import database, drop, table, table_info
 from support.waiting import PATIENCE_S, eventually
 from tistream import concurrency
 from tistream.clock import ManualClock, SystemClock
@@ -27,6 +27,7 @@ from tistream.logbackup.release import STORE_ID
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
+from tistream.pool.footers import FooterCache
 from tistream.pool.versions.lookup import PLACES, versions_of
 from tistream.pool.versions.reader import StoreReader
 from tistream.read.cursor import Position, Scope, encode
@@ -47,12 +48,16 @@ from tistream_api.admission.memory_budget import SHARE_BYTES, MemoryBudget
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.admission.token_bucket import EnforcedLimits
 from tistream_api.metrics import ApiMetrics
-from tistream_api.pull.admitted import Answer
+from tistream_api.points.cached_reader import CachedReader
+from tistream_api.points.point_reads import PointReads
+from tistream_api.pull.admitted import Admission, Answer, ReadCaller
 from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.pull.guarded_progress import LOOK_MS
 from tistream_api.pull.start import Pulls
 from tistream_api.request.params import FORMATS, PullParams
+from tistream_api.request.point_queries import DiffRequest
 from tistream_api.tenant.lists import Lists
+from tistream_api.tenant.ts_validator import TsValidator
 
 TENANT = TenantKey("7", "acme")
 SNAPSHOT = 100
@@ -454,6 +459,32 @@ def test_a_name_is_unknown_only_once_the_schema_at_the_start_is_known() -> None:
     assert b'"resolved_ts":"700"' in pull("new", 600)
     with pytest.raises(UnknownName, match=r"there is no table d\.never between 600 and 700"):
         pull("never", 600)
+
+
+def test_a_diff_across_the_whole_life_of_a_table_has_no_differences() -> None:
+    """It is the net of its changes: 404 is for a name that no table had."""
+    world = World()
+    world.records = [database(SNAPSHOT, 1, "d"), table(200, 1, table_info(100, "t")), drop(300, 1, 100)]
+    world.flush(500)
+    world.tell()
+    world.refreshed()
+    points = PointReads(
+        CachedReader(world.objects, GroupCache(world.objects, 1 << 20), FooterCache()),
+        Admission(
+            CLOCK, world.pulls.slots, world.pulls.limits, world.pulls.metrics, world.pulls.memory, world.pulls.dropped
+        ),
+        world.pulls.working,
+        TsValidator(CLOCK, 0),
+        Budget(),
+    )
+
+    def diff(name: str) -> bytes:
+        ask = DiffRequest(150, 400, None, 10, "ndjson")
+        return b"".join(points.diff(world.view, Scope(TENANT, "d", name), ask, ReadCaller(lambda: True), None))
+
+    assert orjson.loads(diff("t")) == {"type": "end", "from": "150", "to": "400", "cursor": None}
+    with pytest.raises(UnknownName, match=r"there is no table d\.u between 150 and 400"):
+        diff("u")
 
 
 def test_one_pull_too_many_is_asked_to_come_back() -> None:

@@ -190,10 +190,11 @@ class PointReads:
             assert scope.table is not None
             named = [view.source.tables_at(ts, scope) for ts in (at.low_ts, at.high_ts)]
             before, after = (tables[0] if tables else None for tables in named)
-            if before is None and after is None:
+            exists = before is not None or after is not None
+            if not exists and not view.source.name_exists(scope, at.low_ts, at.high_ts):
                 raise UnknownName(
-                    f"there is no table {scope.database}.{scope.table} at {at.low_ts} or at {at.high_ts}: ListTables "
-                    "with such a ts has the names"
+                    f"there is no table {scope.database}.{scope.table} between {at.low_ts} and {at.high_ts}: "
+                    "ListTables with such a ts has the names"
                 )
             found = [one for one in (before, after) if one is not None]
             check_complete(view.source, self.pool_reads(view, at.low_ts), found, at.low_ts)

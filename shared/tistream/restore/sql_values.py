@@ -13,6 +13,7 @@ import base64
 import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -113,7 +114,8 @@ def _json(value: Any) -> str:
 
 
 def _vector(value: Any) -> str:
-    cells = (str(int(one)) if float(one).is_integer() else repr(one) for one in value)
+    """The text of a vector as TiDB shows it, with which it is compared: no number has an exponent."""
+    cells = (f"{Decimal(repr(float(one))):f}".removesuffix(".0") for one in value)
     return quoted_text("[" + ",".join(cells) + "]")
 
 

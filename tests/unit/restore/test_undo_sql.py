@@ -40,6 +40,7 @@ def one(tp: int, **more: Any) -> Column:
         (one(t.BLOB, charset="binary"), "", "X''"),
         (one(t.JSON), {"a": [1, "b'"]}, "'{\"a\":[1,\"b''\"]}'"),
         (one(t.VECTOR), [1, 2.5], "'[1,2.5]'"),
+        (one(t.VECTOR), [3.2e-05, 3.4028235e38, -1e20], f"'[0.000032,34028235{'0' * 31},-1{'0' * 20}]'"),
         (one(t.ENUM, charset="utf8mb4"), "y", "'y'"),
         (one(t.VARCHAR, charset="utf8mb4"), None, "NULL"),
     ],

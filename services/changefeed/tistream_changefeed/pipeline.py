@@ -215,15 +215,20 @@ class FeedPipeline:
     def concerned(self, event: DdlEvent) -> Sequence[Name]:
         """The tables that a DDL concerns and whose events the feed sends; the table "" stands for all tables of a
         database. Empty if the feed does not send the DDL."""
-        if not self.filter.sends(event):
+        if not self._told(event):
             return ()
         names = event.involved or ((event.database, event.table),)
         return [name for name in names if not name[1] or self.filter.includes_name(name)]
 
+    def _told(self, event: DdlEvent) -> bool:
+        """Whether the feed sends a DDL. Of a job without a statement, such as TiDB's own note that the replicas of a
+        table in TiFlash are ready, there is nothing to send: a reader would execute the empty text."""
+        return bool(event.query) and self.filter.sends(event)
+
     def ddl(self, event: DdlEvent, table_at: TableAt, partitions: PartitionsOf) -> tuple[SentMessage, ...]:
         """The messages of a DDL, one for each partition that gets it; empty if the feed does not send it. They do not
         name tables that the rules leave out. A DDL that a person has named is replaced by its dead letter."""
-        if not self.filter.sends(event):
+        if not self._told(event):
             return ()
         skip = self.skips.ddl(event)
         if skip is not None:

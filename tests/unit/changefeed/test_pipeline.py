@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from tistream.schema.ddl_event import DdlEvent
 from tistream_changefeed.core.outgoing import NOTHING, Outgoing
 from tistream_changefeed.pipeline import Framing
+from tistream_changefeed.sinks.kafka.feed_settings import parsed
 
 
 def unframed(raw: bytes, head: int) -> list[bytes]:
@@ -52,3 +56,14 @@ def test_events_of_each_partition_stay_in_order_and_are_all_there() -> None:
 
 def test_nothing_is_framed_as_nothing() -> None:
     assert len(Framing(16, 1_000).frame(NOTHING)) == 0
+
+
+@pytest.mark.parametrize("protocol", ["open-protocol", "canal-json", "simple"])
+def test_a_ddl_without_a_statement_has_no_message(protocol: str) -> None:
+    """TiDB notes by such a job that the replicas of a table in TiFlash are ready."""
+    pipeline = parsed(f"kafka://h:1/t?protocol={protocol}", {}).pipeline()
+    noted = DdlEvent(9, 8, 1, "d", "t", "", "update tiflash replica status", 5, (("d", "t"),))
+    stated = replace(noted, query="ALTER TABLE t SET TIFLASH REPLICA 1", action="set tiflash replica")
+    for event, count in ((noted, 0), (stated, 1)):
+        assert len(pipeline.concerned(event)) == count
+        assert len(pipeline.ddl(event, lambda *_: None, lambda _: 1)) == count

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from tistream.schema.tidb.table import Column
 _NAMED = {"\n": "n", "\r": "r", "\t": "t", '"': '"', "\\": "\\"}
 _QUOTED = {**_NAMED, "\a": "a", "\b": "b", "\f": "f", "\v": "v"}
 _BLOBS = (t.TINYBLOB, t.MEDIUMBLOB, t.LONGBLOB, t.BLOB)
-_HTML = "<>&\u2028\u2029"
+_HTML, _SEPARATORS = "<>&", "\u2028\u2029"
 
 
 def string(text: str, *, html: bool = False) -> str:
@@ -30,7 +29,8 @@ def string(text: str, *, html: bool = False) -> str:
 def _character(char: str, html: bool) -> str:
     if char in _NAMED:
         return "\\" + _NAMED[char]
-    return f"\\u{ord(char):04x}" if char < " " or (html and char in _HTML) else char
+    coded = char < " " or char in _SEPARATORS or (html and char in _HTML)
+    return f"\\u{ord(char):04x}" if coded else char
 
 
 def go_quote(data: bytes) -> str:
@@ -88,23 +88,12 @@ class _Raw(str):
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_inner(name)}: {_shown(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{string(name)}: {_shown(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_shown, value)) + "]"
     if isinstance(value, _Raw):
         return str(value)
-    return _inner(value) if isinstance(value, str) else json.dumps(value)
-
-
-def _inner(text: str) -> str:
-    """A string of a document: with U+2028 and U+2029 escaped, but nothing else for HTML."""
-    return "".join(f"\\u{ord(char):04x}" if char in "\u2028\u2029" else char for char in string(text))
-
-
-def vector(text: str) -> str:
-    """The text of a vector, without exponents."""
-    numbers = [one for one in text[1:-1].split(",") if one]
-    return "[" + ",".join(format(Decimal(one), "f") if "e" in one else one for one in numbers) + "]"
+    return string(value) if isinstance(value, str) else json.dumps(value)
 
 
 def open_value(column: Column, value: Any) -> str:
@@ -132,7 +121,7 @@ def canal_value(column: Column, value: Any) -> str:
     return string(str(value) if isinstance(value, int) else _text(column, value), html=True)
 
 
-_TEXTS: dict[int, Callable[[str], str]] = {t.JSON: document, t.VECTOR: vector}
+_TEXTS: dict[int, Callable[[str], str]] = {t.JSON: document}
 
 
 def _text(column: Column, value: str) -> str:

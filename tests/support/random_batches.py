@@ -122,7 +122,7 @@ def _value(rng: random.Random, one: Column) -> Any:  # noqa: PLR0911  # a kind e
         case Kind.VECTOR:
             return (
                 "["
-                + ",".join(rng.choices(["0", "1.5", "-1e20", "3.4e38", "1e-45", "1.1754944e-38"], k=rng.randrange(4)))
+                + ",".join(rng.choices(["0", "1.5", "-100000000000000000000", "0.000000123"], k=rng.randrange(4)))
                 + "]"
             )
         case _:

@@ -17,6 +17,7 @@ from support import golden_kafka
 from support.effort import seeds
 from support.feed_batches import event_keys, golden_windows
 from support.feed_tables import Change, Key, batch, column, version
+from support.plain_json import document
 from tistream.errors import InvalidRequest
 from tistream.schema.tidb import table as t
 from tistream_changefeed.dispatch.partition_rule import PartitionBy, PartitionRule, UnfitTable
@@ -81,7 +82,7 @@ COLUMNS = {
 }
 
 
-DOCUMENT = {"a:,": [1, 2.5, None, '\\"x, y: z'], "": {}, "b": {"c": [[], 'q"', "\\"]}}
+DOCUMENT = {"a:,": [1, 2.5, None, '\\"x, y: z'], "": {"\b": "\f\x1f\u2028 \u2029"}, "b": {"c": [[], 'q"', "\\"]}}
 Draw = Callable[[random.Random], Any]
 VALUES: dict[str, Draw] = {
     "i": lambda rng: rng.choice([0, -1, 7, -(1 << 63), rng.randrange(1 << 64) - (1 << 63)]),
@@ -113,7 +114,7 @@ TEXTS: dict[str, Callable[[Any], bytes]] = {
     "b": bytes,
     "e": lambda found: str(ENUM.index(found) + 1 if found else 0).encode(),
     "set": lambda found: str(sum(1 << SET.index(one) for one in found.split(",") if one)).encode(),
-    "j": lambda found: json.dumps(json.loads(found), separators=(", ", ": "), ensure_ascii=False).encode(),
+    "j": lambda found: document(found).encode(),
 }
 
 

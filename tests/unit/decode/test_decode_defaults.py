@@ -54,7 +54,9 @@ UNSIGNED = t.FLAG_UNSIGNED
         (t.BIT, {"origin_default_bit": b"\5"}, "\5", 5),
         (t.BIT, {}, "\5\1", 1281),
         (t.JSON, {}, '{"a": [1, 2.0]}', '{"a":[1,2.0]}'),
+        (t.JSON, {}, '{"é": 1, "b": {"d": 2, "c": 3}}', '{"b":{"c":3,"d":2},"é":1}'),
         (t.VECTOR, {}, "[1, 2]", "[1,2]"),
+        (t.VECTOR, {}, "[1.0, 2.50, 0.1, -1e16, 3.2e-5]", f"[1,2.5,0.1,-1{'0' * 16},0.000032]"),
     ],
 )
 def test_defaults(tp: int, facts: dict[str, Any], default: Any, value: Any) -> None:
@@ -154,6 +156,8 @@ def test_the_longest_that_a_type_can_hold_is_shown(tp: int, facts: dict[str, Any
         (t.DOUBLE, {}, " " * 300_000 + "1"),
         (t.BIT, {}, "\1" * 300_000),
         (t.BIT, {"origin_default_bit": b"\1" * 9}, "x"),
+        (t.VECTOR, {}, "[1e39]"),
+        (t.VECTOR, {}, '{"a": 1}'),
         (t.JSON, {}, "[NaN]"),
         (t.JSON, {}, "[1e400]"),
         (t.JSON, {}, "1" * 300_000),

@@ -250,9 +250,19 @@ def significant(text: str) -> str:
 def test_vectors() -> None:
     cell = bytes.fromhex("020000000000803f00000040")
     assert one(column(t.VECTOR), cell) == "[1,2]"
-    assert printed(column(t.VECTOR), bytes(4), cell[:4] + struct.pack("<ff", 0.1, -1e20)) == ["[]", "[0.1,-1e20]"]
+    assert printed(column(t.VECTOR), bytes(4), cell[:4] + struct.pack("<ff", 0.1, -2.5)) == ["[]", "[0.1,-2.5]"]
     for bad in (b"", bytes(3), cell[:-1], cell + b"\0", cell[:4] + struct.pack("<ff", 1, math.nan)):
         assert cells(column(t.VECTOR), bad)[1] == {0: "column c: not a vector"}
+
+
+def test_the_numbers_of_vectors_have_no_exponents() -> None:
+    values = [-1e20, 3.4028235e38, 1e15, 3.2e-05, 1e-16, 1.1754944e-38, -1e-45, -0.0, 0.0]
+    cell = struct.pack(f"<I{len(values)}f", len(values), *values)
+    plain = [np.format_float_positional(np.float32(value), trim="-") for value in values]
+    assert one(column(t.VECTOR), cell) == f"[{','.join(plain)}]"
+    longest = struct.pack("<1001f", *[-1.2345678e-38] * 1_001)  # the buffer has room for the longest numbers
+    shown = np.format_float_positional(np.float32(-1.2345678e-38), trim="-")
+    assert one(column(t.VECTOR), struct.pack("<I", 1_001) + longest) == f"[{','.join([shown] * 1_001)}]"
 
 
 def test_a_multi_valued_columns_cell_is_json() -> None:

@@ -20,7 +20,6 @@ from tistream.decode.kernels.text_io import put_int, put_padded, put_uint
 _WORD = 8
 _ALL = 0xFFFFFFFF
 _ZERO, _POINT, _MINUS = 0x30, 0x2E, 0x2D
-_QUOTE, _BACKSLASH, _COLON, _COMMA, _BLANK = 0x22, 0x5C, 0x3A, 0x2C, 0x20
 _TEXT_ROOM = 384  # a double without exponent: sign, "0.", 323 zeros, 17 digits
 _SINGLE_EXPONENT, _DOUBLE_EXPONENT = 0x7F800000, 0x7FF0000000000000
 
@@ -33,7 +32,6 @@ class Form(IntEnum):
     UINT = 2  # decimal digits of a uint64
     SINGLE = 3  # shortest digits of a float32, never with an exponent; 0 for NaN and infinities
     DOUBLE = 4  # the same of a float64
-    JSON = 5  # JSON text without blanks, hashed as TiDB prints it: with a blank after each `:` and `,`
 
 
 def _tables() -> I64:
@@ -97,15 +95,13 @@ def _xor(
     for column in range(len(forms)):
         form, nulls_at, begins = forms[column], nulls[column], null_starts[column]
         prefix = prefixes[column]
-        if form in (0, 5):
+        if form == 0:
             bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
             data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
             for number in range(len(chosen)):
                 row = chosen[number]
                 if nulls_at == 0 or is_valid(nulls_at, begins + row):
-                    first, last = bounds[row], bounds[row + 1]
-                    found = _crc(prefix, data, first, last) if form == 0 else _crc_json(prefix, data, first, last)
-                    hashes[events[number]] ^= found
+                    hashes[events[number]] ^= _crc(prefix, data, bounds[row], bounds[row + 1])
         else:
             for number in range(len(chosen)):
                 row = chosen[number]
@@ -193,24 +189,4 @@ def _crc(prefix: int, data: U8, first: int, last: int) -> int:
     while at < last:
         state = _TABLES[0, (state ^ i64(data[at])) & 0xFF] ^ (state >> 8)
         at += 1
-    return state ^ _ALL
-
-
-@inline
-def _crc_json(prefix: int, data: U8, first: int, last: int) -> int:
-    """The CRC that `_crc` returns, but of `data[first:last]` as JSON text, into which a blank is inserted after each
-    colon and comma outside of strings."""
-    state = prefix ^ _ALL
-    quoted = escaped = False
-    for at in range(first, last):
-        byte = i64(data[at])
-        state = _TABLES[0, (state ^ byte) & 0xFF] ^ (state >> 8)
-        if escaped:
-            escaped = False
-        elif byte == _QUOTE:
-            quoted = not quoted
-        elif quoted:
-            escaped = byte == _BACKSLASH
-        elif byte in (_COLON, _COMMA):
-            state = _TABLES[0, (state ^ _BLANK) & 0xFF] ^ (state >> 8)
     return state ^ _ALL

@@ -19,6 +19,7 @@ from tistream.schema.tidb import table as t
 from tistream.schema.tidb.table import Column, Table
 from tistream.schema.visible import TableVersion, fold
 from tistream_changefeed.dispatch.crc_kernel import Form, crc_of, xor_columns
+from tistream_changefeed.protocols.columns.json_spacing import spaced
 from tistream_changefeed.rows.handle_key import handle_columns, index_columns
 from tistream_changefeed.rows.row_batch import RowBatch
 
@@ -41,7 +42,6 @@ _NAMES = {
     "ts": PartitionBy.TS,
 }
 _FORMS = {
-    Kind.JSON: Form.JSON,
     Kind.ENUM: Form.UINT,
     Kind.SET: Form.UINT,
     Kind.INT: Form.INT,
@@ -156,6 +156,12 @@ def _columns(table: Table, names: Sequence[str], shown: str) -> tuple[Column, ..
 
 def _texts(columns: Sequence[tuple[Column, pa.Array]]) -> tuple[list[pa.Array], list[Form]]:
     """Returns (the values of each column, how they are converted to the text that is hashed). ENUM and SET values are
-    returned as numbers."""
-    arrays = [numbers(column, array) if column.tp in (t.ENUM, t.SET) else array for column, array in columns]
+    returned as numbers, and JSON documents as TiDB shows them."""
+    arrays = [_hashed(column, array) for column, array in columns]
     return arrays, [_FORMS.get(kind_of(column), Form.BYTES) for column, _ in columns]
+
+
+def _hashed(column: Column, array: pa.Array) -> pa.Array:
+    if column.tp in (t.ENUM, t.SET):
+        return numbers(column, array)
+    return spaced(array) if kind_of(column) is Kind.JSON else array

@@ -18,7 +18,7 @@ from tistream.decode.cells.reasons import BAD_SET
 from tistream.decode.cells.string_cells import count_not_utf8, elements_length, gather_bytes, is_ascii, put_elements
 from tistream.decode.cells.time_cells import DATETIME_CHARS, DURATION_CHARS, put_durations, put_times
 from tistream.decode.kernels.arrow_buffers import I64, U8, Bools, binary_array, flat_bytes, number_array
-from tistream.decode.kernels.text_io import FLOAT_CHARS
+from tistream.decode.kernels.text_io import PLAIN_SINGLE_CHARS
 from tistream.schema.tidb.table import Column
 
 _SET_MAX = 64  # elements of a SET, which is stored as the bits of an integer
@@ -188,7 +188,7 @@ def _vectors(_: Column, cells: Cells) -> Any:
     def fill(out: U8, offsets: I64, valid: Bools) -> None:
         decode_vectors(cells.data, cells.start, cells.length, out, offsets, valid, cells.errors)
 
-    return _text((cells.bytes // 4 + 1) * (FLOAT_CHARS + 1) + 2 * len(cells), len(cells), fill)
+    return _text((cells.bytes // 4 + 1) * (PLAIN_SINGLE_CHARS + 1) + 2 * len(cells), len(cells), fill)
 
 
 def _nothing(_: Column, cells: Cells) -> Any:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any, NoReturn
 
+import numpy as np
+
 from tistream.decode.cells.decimal_cells import FRACTION_MAX, PRECISION_MAX
 from tistream.decode.cells.kinds import Kind, date_only, fsp_of, kind_of
 from tistream.schema.tidb import table as t
@@ -36,7 +38,7 @@ def origin_default(column: Column, *, numbered: bool = False) -> Default:
         return _zero(column, kind) if column.not_null else None
     try:
         return _parse(column, kind, _as_text(column.origin_default))
-    except (ValueError, InvalidOperation, OverflowError, RecursionError) as error:
+    except (ValueError, TypeError, InvalidOperation, OverflowError, RecursionError) as error:
         shown = column.origin_default[:80] if isinstance(column.origin_default, str) else "not a text"
         raise ValueError(f"column {column.name}: origin default {shown!r} does not fit") from error
 
@@ -177,8 +179,21 @@ def _float(text: str, column: Column) -> float:
 
 
 def _document(text: str, _: Column) -> str:
+    """Parse a JSON document. The members of its objects are sorted by the bytes of their names, as TiDB stores them."""
     found = json.loads(text, parse_constant=_no_json)
-    return json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json.dumps(found, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
+def _vector(text: str, _: Column) -> str:
+    """Parse a vector. Its numbers get the digits of a float32, without an exponent."""
+    found = json.loads(text, parse_constant=_no_json)
+    if not isinstance(found, list):
+        raise ValueError("the text is not a vector")
+    with np.errstate(over="ignore"):
+        numbers = [np.float32(one) for one in found]
+    if not np.isfinite(numbers).all():
+        raise ValueError("out of range")
+    return "[" + ",".join(np.format_float_positional(one, trim="-") for one in numbers) + "]"
 
 
 def _no_json(text: str) -> NoReturn:
@@ -214,7 +229,7 @@ _PARSERS: dict[Kind, Callable[[str, Column], Default]] = {
     Kind.TEXT: _text,
     Kind.BINARY: _padded,
     Kind.JSON: _document,
-    Kind.VECTOR: _document,
+    Kind.VECTOR: _vector,
     Kind.NOTHING: _same,
     Kind.ENUM_NUMBER: _element_number,
     Kind.SET_NUMBER: _element_bits,

@@ -22,8 +22,8 @@ from tistream.decode.kernels.text_io import (
     put_base64,
     put_double,
     put_int,
+    put_plain_single,
     put_quoted,
-    put_single,
     put_uint,
 )
 
@@ -244,9 +244,10 @@ def _put_bytes(data: U8, kind: int, place: int, end: int, out: U8, at: int, limi
 
 @kernel
 def decode_vectors(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
-    """Write each vector as `[1,2.5]` to `out`, end to end, with the shortest float32 digits. The text of row i is
-    `out[out_offsets[i]:out_offsets[i + 1]]`; `valid` is set to whether row i has one. `out` has room for FLOAT_CHARS +
-    1 bytes for each 4 bytes of a cell, and 2 bytes per row. Invalid cells get the error code BAD_VECTOR."""
+    """Write each vector as `[1,2.5]` to `out`, end to end, with the shortest float32 digits and without exponents. The
+    text of row i is `out[out_offsets[i]:out_offsets[i + 1]]`; `valid` is set to whether row i has one. `out` has room
+    for PLAIN_SINGLE_CHARS + 1 bytes for each 4 bytes of a cell, and 2 bytes per row. Invalid cells get the error code
+    BAD_VECTOR."""
     at = 0
     out_offsets[0] = 0
     for row in range(len(start)):
@@ -275,6 +276,6 @@ def _put_vector(data: U8, place: int, size: int, out: U8, at: int) -> int:
         if number > place + 4:
             out[at] = _COMMA
             at += 1
-        at = put_single(out, at, bits)
+        at = put_plain_single(out, at, bits)
     out[at] = 0x5D
     return at + 1

@@ -2,8 +2,8 @@
 position after the text.
 
 Go's writers escape control characters as `\\u0008`, also those that have a short escape in JSON, except `\\n`, `\\r`
-and `\\t`. With `html`, they also escape `<`, `>`, `&`, U+2028 and U+2029. Callers ensure that the buffer has enough
-room.
+and `\\t`, and U+2028 and U+2029. With `html`, they also escape `<`, `>` and `&`. Callers ensure that the buffer has
+enough room.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import numpy as np
 from tistream.decode.kernels.arrow_buffers import U8
 from tistream.decode.kernels.jit import i64, inline, u64
 from tistream.decode.kernels.memory import peek64
-from tistream.decode.kernels.text_io import WORD, clean_until, put_raw
+from tistream.decode.kernels.text_io import WORD, put_raw
 
 QUOTED_BYTES_MAX = 5  # the byte 0xFF becomes \\xff
 JSON_BYTES_MAX = 6  # < becomes \u003c
-VECTOR_BYTES_MAX = 10  # 1e38 has 39 digits
 _QUOTE, _BACKSLASH, _ZERO, _U, _X = 0x22, 0x5C, 0x30, 0x75, 0x78
-_BLANK, _COMMA, _COLON, _POINT, _MINUS, _E = 0x20, 0x2C, 0x3A, 0x2E, 0x2D, 0x65
-_DELETE, _ASCII = 0x7F, 0x80
+_BLANK, _COMMA, _COLON = 0x20, 0x2C, 0x3A
+_DELETE, _ASCII, _SEPARATOR_LEAD = 0x7F, 0x80, 0xE2
 _ONES, _TOPS = u64(0x0101010101010101), u64(0x8080808080808080)
 _BAD = -1  # no valid character
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -37,7 +36,7 @@ def _escapes(html: bytes) -> U8:
         out[byte] = 1
     for raw, letter in zip(b'"\\\n\r\t', b'"\\nrt', strict=True):
         out[raw] = letter
-    out[0xE2] = 2 if html else 0
+    out[_SEPARATOR_LEAD] = 2
     return out
 
 
@@ -73,9 +72,9 @@ def put_escaped(out: U8, at: int, data: U8, first: int, last: int, html: bool) -
 @inline
 def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
     """Write the UTF-8 text data[first:last] as the content of a JSON string, without its quotes. `html`: escape `<`,
-    `>`, `&`, U+2028 and U+2029 too, as Go's encoder does by default."""
+    `>` and `&` too, as Go's encoder does by default."""
     while first < last:
-        clean = _html_clean_until(data, first, last) if html else clean_until(data, first, last)
+        clean = _clean_until(data, first, last, html)
         at = put_raw(out, at, data, first, clean)
         first = clean + 1
         if clean == last:
@@ -90,25 +89,31 @@ def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> 
 
 
 @inline
-def _html_clean_until(data: U8, first: int, last: int) -> int:
-    """The position of the first byte in data[first:last] that needs an escape with `html`, or `last`. Like
-    text_io.clean_until, it tests eight bytes at a time if all of them are ASCII. `<` and `>` differ in one bit, so one
-    test with that bit set finds both."""
+def _clean_until(data: U8, first: int, last: int, html: bool) -> int:
+    """The position of the first byte in data[first:last] that needs an escape, or `last`; `html`: as in put_inner. Like
+    text_io.clean_until, it tests eight bytes at a time; with `html` only if all of them are ASCII. `<` and `>` differ
+    in one bit, so one test with that bit set finds both."""
+    escapes = _HTML if html else _PLAIN
     while True:
         while last - first >= WORD:
             word = u64(peek64(data, first))
             quotes = word ^ (_ONES * u64(_QUOTE))
             slashes = word ^ (_ONES * u64(_BACKSLASH))
-            angles = (word | (_ONES * u64(2))) ^ (_ONES * u64(0x3E))
-            ands = word ^ (_ONES * u64(0x26))
-            hits = (word - _ONES * u64(0x20)) | (quotes - _ONES) | (slashes - _ONES) | (angles - _ONES) | (ands - _ONES)
-            if (hits | word) & _TOPS:
+            hits = (word - _ONES * u64(0x20)) | (quotes - _ONES) | (slashes - _ONES)
+            if html:
+                angles = (word | (_ONES * u64(2))) ^ (_ONES * u64(0x3E))
+                ands = word ^ (_ONES * u64(0x26))
+                hits |= (angles - _ONES) | (ands - _ONES) | word
+            else:
+                leads = word ^ (_ONES * u64(_SEPARATOR_LEAD))
+                hits = (hits & ~word) | ((leads - _ONES) & ~leads)
+            if hits & _TOPS:
                 break
             first += WORD
         stop = min(first + WORD, last)
         while first < stop:
-            escape = _HTML[data[first]]
-            if escape == 1 or escape > 2 or (escape == 2 and _separator(data, first, last)):
+            escape = escapes[data[first]]
+            if escape == 1 or escape > 2 or (escape == 2 and is_separator(data, first, last)):
                 return first
             first += 1
         if first == last:
@@ -116,7 +121,7 @@ def _html_clean_until(data: U8, first: int, last: int) -> int:
 
 
 @inline
-def _separator(data: U8, first: int, last: int) -> bool:
+def is_separator(data: U8, first: int, last: int) -> bool:
     """Whether the three bytes at `first`, of which the first is 0xE2, are U+2028 or U+2029."""
     return bool(last - first >= 3 and data[first + 1] == 0x80 and (data[first + 2] & 0xFE) == 0xA8)
 
@@ -232,8 +237,7 @@ def _character(data: U8, first: int, last: int) -> tuple[int, int]:
 @inline
 def put_json_document(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
     """Write the JSON text data[first:last] as a JSON string, in the form that TiDB shows: with a blank after each colon
-    and comma, and with Go's escapes in its strings. `html`: as in put_inner, but U+2028 and U+2029 are always
-    escaped."""
+    and comma, and with Go's escapes in its strings. `html`: as in put_inner."""
     escapes = _HTML if html else _PLAIN
     out[at] = _QUOTE
     at += 1
@@ -246,7 +250,7 @@ def put_json_document(out: U8, at: int, data: U8, first: int, last: int, html: b
             continue
         if byte == _QUOTE:
             inside = not inside
-        if byte == 0xE2 and _separator(data, first, last):
+        if byte == _SEPARATOR_LEAD and is_separator(data, first, last):
             out[at] = _BACKSLASH
             at = _put_hex(out, at + 1, 0x2020 + i64(data[first + 2] & 15), 4)
             first += 3
@@ -284,66 +288,3 @@ def _put_inner_escape(out: U8, at: int, letter: np.uint8) -> int:
         at += 1
     out[at] = letter
     return at + 1
-
-
-@inline
-def put_vector(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Write the text of a vector, data[first:last], as a JSON string. Numbers with an exponent are written out (`1e20`
-    as 100000000000000000000)."""
-    out[at] = _QUOTE
-    at += 1
-    while first < last:
-        end = first
-        letter = i64(-1)
-        while end < last and data[end] != _COMMA:
-            if data[end] == _E:
-                letter = end
-            end += 1
-        if letter < 0:
-            at = put_raw(out, at, data, first, end)
-        else:
-            if data[first] == 0x5B:  # [
-                out[at] = data[first]
-                at += 1
-                first += 1
-            stop = end - 1 if data[end - 1] == 0x5D else end  # ]
-            at = _put_written_out(out, at, data, first, letter, stop)
-            if stop < end:
-                out[at] = data[stop]
-                at += 1
-        if end < last:
-            out[at] = _COMMA
-            at += 1
-        first = end + 1
-    out[at] = _QUOTE
-    return at + 1
-
-
-@inline
-def _put_written_out(out: U8, at: int, data: U8, first: int, letter: int, last: int) -> int:
-    """Write the number data[first:last], such as `1e20`, without an exponent. `letter` is the position of its `e`."""
-    power = i64(0)
-    negative = data[letter + 1] == _MINUS
-    for place in range(letter + 2 if negative else letter + 1, last):
-        power = power * 10 + i64(data[place]) - _ZERO
-    if data[first] == _MINUS:
-        out[at] = _MINUS
-        at += 1
-        first += 1
-    digits = letter - first - (1 if letter - first > 1 else 0)  # there is a point after the first of several
-    if negative:
-        out[at] = _ZERO
-        out[at + 1] = _POINT
-        at += 2
-        for _ in range(power - 1):
-            out[at] = _ZERO
-            at += 1
-    for place in range(first, letter):
-        if data[place] != _POINT:
-            out[at] = data[place]
-            at += 1
-    if not negative:  # the exponent is 15 or more, and a float32 has at most nine digits
-        for _ in range(power + 1 - digits):
-            out[at] = _ZERO
-            at += 1
-    return at

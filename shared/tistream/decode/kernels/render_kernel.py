@@ -12,12 +12,10 @@ from tistream.decode.kernels.go_floats import PLAIN_CHARS, put_go_double, put_go
 from tistream.decode.kernels.go_text import (
     JSON_BYTES_MAX,
     QUOTED_BYTES_MAX,
-    VECTOR_BYTES_MAX,
     put_escaped,
     put_go_quoted,
     put_json_document,
     put_latin1,
-    put_vector,
 )
 from tistream.decode.kernels.jit import i64, inline, kernel, u64
 from tistream.decode.kernels.memory import carray, pointer
@@ -58,12 +56,11 @@ class Form(IntEnum):
     SINGLE_TEXT = 12  # quoted, never with an exponent
     DOUBLE_TEXT = 13
     GO_ESCAPED = 14  # text, with Go's escapes
-    HTML_CODED = 15  # and with `<`, `>`, `&`, U+2028 and U+2029 escaped
+    HTML_CODED = 15  # and with `<`, `>` and `&` escaped
     GO_QUOTED = 16  # bytes in Go's quoting, escaped again
     LATIN1 = 17  # bytes as the characters U+0000 to U+00FF; HTML escapes
     GO_DOCUMENT = 18  # JSON text as a string, with blanks as TiDB shows them
     HTML_DOCUMENT = 19
-    PLAIN_VECTOR = 20  # the text of a vector as a string, without exponents
 
 
 # Bytes of text for each byte of the value; no entry: the value is a number.
@@ -78,7 +75,6 @@ _EXPANSIONS = {
     Form.LATIN1: JSON_BYTES_MAX,
     Form.GO_DOCUMENT: JSON_BYTES_MAX,
     Form.HTML_DOCUMENT: JSON_BYTES_MAX,
-    Form.PLAIN_VECTOR: VECTOR_BYTES_MAX,
 }
 _EXPANSION = np.array([_EXPANSIONS.get(form, 0) for form in Form], np.int64)
 _LONG_NUMBERS = frozenset({Form.SINGLE_TEXT, Form.DOUBLE_TEXT})
@@ -95,7 +91,6 @@ _GO_DOUBLE = int(Form.GO_DOUBLE)
 _GO_ESCAPED, _HTML_CODED = int(Form.GO_ESCAPED), int(Form.HTML_CODED)
 _GO_QUOTED, _LATIN1 = int(Form.GO_QUOTED), int(Form.LATIN1)
 _GO_DOCUMENT, _HTML_DOCUMENT = int(Form.GO_DOCUMENT), int(Form.HTML_DOCUMENT)
-_PLAIN_VECTOR = int(Form.PLAIN_VECTOR)
 _NULL = np.frombuffer(b"null", np.uint8)
 
 
@@ -314,6 +309,4 @@ def _put_go(out: U8, at: int, form: int, data: U8, first: int, last: int, printa
         return put_go_quoted(out, at, data, first, last, printable)
     if form == _LATIN1:
         return put_latin1(out, at, data, first, last)
-    if form == _PLAIN_VECTOR:
-        return put_vector(out, at, data, first, last)
     return put_json_document(out, at, data, first, last, form == _HTML_DOCUMENT)

@@ -17,6 +17,7 @@ from tistream.decode.kernels.shortest import double_digits, single_digits
 
 INT_CHARS = 20  # -9223372036854775808
 FLOAT_CHARS = 36  # sign, "0.", 14 zeros, 17 digits; with an exponent at most 24
+PLAIN_SINGLE_CHARS = 56  # sign, "0.", 44 zeros, 9 digits
 _ZERO, _POINT, _MINUS, _QUOTE, _BACKSLASH = 0x30, 0x2E, 0x2D, 0x22, 0x5C
 _PLAIN_MAX = 15  # TiDB prints 1e15 and 1e-16 with an exponent, and numbers between them without
 _PAIRS = np.frombuffer("".join(f"{n:02d}" for n in range(100)).encode(), np.uint16)
@@ -143,6 +144,18 @@ def put_single(out: U8, at: int, bits: int) -> int:
         bits &= 0x7FFFFFFF
     digits, exponent = single_digits(bits)
     return _put_decimal(out, at, digits, exponent, False)
+
+
+@inline
+def put_plain_single(out: U8, at: int, bits: int) -> int:
+    """Write a finite float32, given its bits, with the shortest digits and never with an exponent, as TiDB writes the
+    numbers of a vector. Returns the offset after the text, which has at most PLAIN_SINGLE_CHARS bytes."""
+    if bits & 0x80000000:
+        out[at] = _MINUS
+        at += 1
+        bits &= 0x7FFFFFFF
+    digits, exponent = single_digits(bits)
+    return put_plain(out, at, digits, count_digits(digits), exponent if digits != 0 else i64(0), False)
 
 
 @inline

@@ -28,6 +28,7 @@ ROW_BYTES_MAX = 32 << 20
 CELL_BYTES = 32  # a cell's position (16 bytes), and its value or the end of its text
 PADDED_MAX = 255  # BINARY(n)
 JSON_EXPANSION = 5  # `1e15` is shown as 1000000000000000.0
+VECTOR_EXPANSION = 12  # `1e38` is shown as 1 and 38 zeros
 _SHOWN_CHARS = 80
 
 
@@ -128,8 +129,10 @@ def shown_bytes(table: t.Table) -> int:
 
 def _column_bytes(column: t.Column) -> int:
     default = _text_bytes(column.origin_default)
-    if column.tp in (t.JSON, t.VECTOR) or column.array:
+    if column.tp == t.JSON or column.array:
         default *= JSON_EXPANSION
+    elif column.tp == t.VECTOR:
+        default *= VECTOR_EXPANSION
     elif column.tp == t.STRING and column.binary and (default or column.not_null):
         default = max(default, min(column.flen, PADDED_MAX))
     text = max(_longest(column.tp, column.elems), default)

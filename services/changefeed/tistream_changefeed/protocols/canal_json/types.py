@@ -62,7 +62,7 @@ _FORMS = {
     Kind.TEXT: Form.HTML_CODED,
     Kind.BINARY: Form.LATIN1,
     Kind.JSON: Form.HTML_DOCUMENT,
-    Kind.VECTOR: Form.PLAIN_VECTOR,
+    Kind.VECTOR: Form.QUOTED,
     Kind.NOTHING: Form.QUOTED,
 }
 

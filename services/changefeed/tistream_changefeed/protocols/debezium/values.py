@@ -24,7 +24,7 @@ _FORMS = {
     t.DOUBLE: Form.GO_DOUBLE,
     t.YEAR: Form.INT,
     t.JSON: Form.GO_DOCUMENT,
-    t.VECTOR: Form.PLAIN_VECTOR,
+    t.VECTOR: Form.QUOTED,
     **dict.fromkeys(t.INTEGERS, Form.INT),  # BIGINT UNSIGNED from 2^63 on wraps to a negative number, as in TiCDC
 }
 

@@ -28,7 +28,7 @@ _FORMS = {
     Kind.TEXT: Form.GO_ESCAPED,
     Kind.BINARY: Form.BASE64,
     Kind.JSON: Form.GO_DOCUMENT,
-    Kind.VECTOR: Form.PLAIN_VECTOR,
+    Kind.VECTOR: Form.QUOTED,
     Kind.NOTHING: Form.QUOTED,
 }
 

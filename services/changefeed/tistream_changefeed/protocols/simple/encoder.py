@@ -37,7 +37,7 @@ _FORMS = {
     Kind.TIME: Form.QUOTED,
     Kind.DURATION: Form.QUOTED,
     Kind.JSON: Form.HTML_DOCUMENT,
-    Kind.VECTOR: Form.PLAIN_VECTOR,
+    Kind.VECTOR: Form.QUOTED,
 }
 
 _TYPES = {

@@ -99,8 +99,7 @@ def converted(column: Column, values: pa.Array) -> pa.Array:
     if kind is Kind.TIME:
         return _times(column, values)
     if kind is Kind.VECTOR:
-        found: pa.Array = pl.Series(pl.from_arrow(values)).str.json_decode(pl.List(pl.Float32)).to_arrow()
-        return found
+        return _vectors(values)
     return values
 
 
@@ -110,6 +109,16 @@ def _unsigned(column: Column, values: pa.Array) -> pa.Array:
     if column.tp in _LONG:
         return values.cast(pa.decimal128(_UNSIGNED_DIGITS, 0))
     return values.cast(pa.int64() if column.tp == t.LONG else pa.int32())
+
+
+def _vectors(values: pa.Array) -> pa.Array:
+    """Convert vectors such as `[1,2.5]` to lists of float32. A parser of JSON would refuse their longest numbers, which
+    are written without exponents."""
+    text, empty = pl.col("text"), pl.lit(pl.Series([[]], dtype=pl.List(pl.Float32)))
+    numbers = pl.when(text != "[]").then(text).str.strip_chars("[]").str.split(",").cast(pl.List(pl.Float32))
+    frame = pl.Series("text", pl.from_arrow(values)).to_frame()
+    found: pa.Array = frame.select(pl.when(text == "[]").then(empty).otherwise(numbers)).to_series().to_arrow()
+    return found
 
 
 def _times(column: Column, values: pa.Array) -> pa.Array:

@@ -16,13 +16,14 @@ from tistream.schema.records import (
     TableText,
     VersionChange,
 )
+from tistream.schema.visible import fold
 
 PUBLIC, WRITE_ONLY, DELETE_ONLY, NONE = 5, 2, 1, 0
 RUNNING, ROLLING_BACK, ROLLED_BACK, DONE, QUEUEING = 1, 2, 3, 4, 8
 
 
 def name(text: str) -> dict[str, str]:
-    return {"O": text, "L": text.lower()}
+    return {"O": text, "L": fold(text)}
 
 
 def column(column_id: int, text: str, *, state: int = PUBLIC, tp: int = 3, **more: Any) -> dict[str, Any]:

@@ -123,6 +123,19 @@ def test_hostile_names_and_comments_stay_inside_their_quotes() -> None:
     assert "COMMENT 'it''s \\\\ \\n here'" in text
 
 
+@pytest.mark.parametrize("text", ["ΚΩΔΙΚΟΣ", "İD", "Straße", "ǅ"])
+def test_a_column_is_found_whatever_its_name_is_in_lower_case(text: str) -> None:
+    """TiDB lowers character by character: a Σ at the end becomes σ, not ς."""
+    info = table_info(7, "t", [column(1, text, comment="c")])
+    assert f"  `{text}` int DEFAULT NULL COMMENT 'c'\n" in table_statements(info, ("d", "t"), Dialect.MYSQL).create
+
+
+@pytest.mark.parametrize("default", ["CURRENT_DATE", "CURRENT_TIMESTAMP"])
+def test_the_present_date_is_a_default_of_a_date(default: str) -> None:
+    info = table_info(7, "t", [column(1, "d", tp=t.DATE, default=default)])
+    assert "  `d` date DEFAULT (CURRENT_DATE)\n" in table_statements(info, ("d", "t"), Dialect.MYSQL).create
+
+
 def test_an_expression_index_is_its_expression_and_mariadb_refuses_it() -> None:
     hidden = column(2, "_v$_i_0", hidden=True, generated_expr_string="lower(`a`)")
     index = {"id": 1, "idx_name": name("i"), "idx_cols": [{"name": name("_v$_i_0"), "offset": 1, "length": -1}]}

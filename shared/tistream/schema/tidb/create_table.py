@@ -27,7 +27,7 @@ from tistream.schema.tidb.table import Column, Table, parse_table
 FLAG_AUTO_INCREMENT = 512
 FLAG_ON_UPDATE_NOW = 8192
 _CLAUSES = ("", "RESTRICT", "CASCADE", "SET NULL", "NO ACTION", "SET DEFAULT")  # referential actions, by number
-_NOW = "CURRENT_TIMESTAMP"
+_NOW, _TODAY = "CURRENT_TIMESTAMP", "CURRENT_DATE"
 
 
 class Dialect(Enum):
@@ -67,9 +67,9 @@ def table_statements(
     table = parse_table(dict(info))
     if table.kind != "table":
         raise UnsupportedTable(f"{name[0]}.{name[1]} is a {table.kind}, not a table")
-    columns = {column["name"]["L"]: column for column in info.get("cols") or ()}
+    columns = {column["id"]: column for column in info.get("cols") or ()}
     lines = [
-        *(_column(column, columns[column.name.lower()], info, dialect) for column in _shown(table)),
+        *(_column(column, columns[column.id], info, dialect) for column in _shown(table)),
         *_indexes(table, info, columns, dialect),
         *_checks(info),
     ]
@@ -159,8 +159,8 @@ def _default(column: Column, info: Mapping[str, Any], dialect: Dialect) -> list[
 
 
 def _literal(column: Column, text: str) -> str:
-    if column.tp in t.TIMES and text.upper().startswith(_NOW):
-        return _now(column) if column.tp in (t.TIMESTAMP, t.DATETIME) else "(CURRENT_DATE)"
+    if column.tp in t.TIMES and text.upper().startswith((_NOW, _TODAY)):
+        return _now(column) if column.tp in (t.TIMESTAMP, t.DATETIME) else f"({_TODAY})"
     return _hex(text) if column.binary else quoted_text(text)
 
 
@@ -178,7 +178,7 @@ def _now(column: Column) -> str:
 
 
 def _indexes(
-    table: Table, info: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]], dialect: Dialect
+    table: Table, info: Mapping[str, Any], columns: Mapping[int, Mapping[str, Any]], dialect: Dialect
 ) -> Iterator[str]:
     if table.pk_is_handle:
         (key,) = table.handle_columns
@@ -212,13 +212,13 @@ def _index_options(full: Mapping[str, Any], dialect: Dialect) -> str:
 
 
 def _index_part(
-    table: Table, part: t.IndexColumn, columns: Mapping[str, Mapping[str, Any]], dialect: Dialect, index: str
+    table: Table, part: t.IndexColumn, columns: Mapping[int, Mapping[str, Any]], dialect: Dialect, index: str
 ) -> str:
     column = table.columns[part.offset]
     if column.hidden:
         if dialect is Dialect.MARIADB:
             raise UnsupportedTable(f"index {index} is over an expression, which mariadb does not have")
-        return f"({columns[column.name.lower()]['generated_expr_string']})"
+        return f"({columns[column.id]['generated_expr_string']})"
     return quoted_name(column.name) + (f"({part.length})" if part.length != -1 else "")
 
 

@@ -44,6 +44,16 @@ def test_a_table_that_leaves_or_comes_does_not_tell_of_the_other_database(event:
     assert (told["commit_ts"], told["schema_version"]) == (str(event.commit_ts), str(event.schema_version))
 
 
+def test_a_name_is_found_in_the_query_whatever_its_letters_are_in_lower_case() -> None:
+    """Python's lower case of a Σ depends on what follows it."""
+    moved = DdlEvent(
+        7, 6, 1, "shop", "orders", "RENAME TABLE ΧΡΗΣΤΕΣ.orders TO shop.orders", "rename table", 3,
+        (("ΧΡΗΣΤΕΣ", "orders"), ("shop", "orders")),
+    )  # fmt: skip
+    told = shown(moved, reader_of("shop"))
+    assert (told.query, told.involved) == ("", (("shop", "orders"),))
+
+
 def test_who_may_read_both_is_shown_all_of_it() -> None:
     assert shown(RENAME, lambda *_: True) == RENAME
 

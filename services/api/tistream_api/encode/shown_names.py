@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tistream.read.events import Ddls, Events
 from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import fold
 from tistream_api.encode.encoding import Encoder
 from tistream_api.encode.page_end import PageEnd
 from tistream_api.encode.piece import Piece
@@ -26,8 +27,8 @@ def shown(event: DdlEvent, may_read: MayRead) -> DdlEvent:
         return event
     involved = tuple(name for name in event.involved if name not in left)
     kept = own if own not in left else next(iter(involved), ("", ""))
-    words = {part.lower() for name in left for part in name} - {part.lower() for name in involved for part in name}
-    query = event.query.lower()
+    words = {fold(part) for name in left for part in name} - {fold(part) for name in involved for part in name}
+    query = fold(event.query)
     hidden = any(word in query or word.replace("`", "``") in query for word in words - {""})
     return replace(event, database=kept[0], table=kept[1], involved=involved, query="" if hidden else event.query)
 

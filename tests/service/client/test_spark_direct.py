@@ -24,7 +24,7 @@ from support.minio import Minio
 from support.minio import running as minio_running
 from support.pull import Consumer
 from support.waiting import eventually
-from support.wire import Fate, wired
+from support.wire import Fate, Wire, wired
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.pool import writer
@@ -86,6 +86,14 @@ def url(up: Platform) -> Iterator[str]:
         yield one
 
 
+@pytest.fixture(scope="module")
+def direct_way(minio: Minio, up: Platform) -> Iterator[tuple[Wire, str]]:
+    """What counts the requests to the object store and may make them fail, and the URL of a server whose signed URLs
+    lead through it."""
+    with wired(minio.port) as wire, served(up, signed=SignedSettings(rows_min=1, endpoint=wire.endpoint)) as proxied:
+        yield wire, proxied
+
+
 def of(url: str, table: str, **options: str) -> dict[str, str]:
     end = {"endingTs": str(EVERYTHING.end_ts), "zeroDates": "text"}
     return {"url": url, "cluster": "7", "tenant": "acme", "table": table, **end, **options}
@@ -116,10 +124,11 @@ def ranges(url: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_the_same_rows_with_and_without(url: str, minio: Minio, up: Platform, table: str) -> None:
-    with wired(minio.port) as wire, served(up, signed=SignedSettings(rows_min=1, endpoint=wire.endpoint)) as proxied:
-        found = rows_of(plan_of(proxied, table, direct="true", partitions="3"))
-        assert wire.made("GET") > 0
+def test_the_same_rows_with_and_without(url: str, direct_way: tuple[Wire, str], table: str) -> None:
+    wire, proxied = direct_way
+    before = wire.made("GET")
+    found = rows_of(plan_of(proxied, table, direct="true", partitions="3"))
+    assert wire.made("GET") > before
     assert found == rows_of(plan_of(url, table))
     assert found
 
@@ -135,15 +144,17 @@ def test_the_same_rows_with_and_without(url: str, minio: Minio, up: Platform, ta
     ],
 )
 def test_the_same_filtered_rows_with_and_without(
-    url: str, minio: Minio, up: Platform, table: str, filters: dict[str, str]
+    url: str, direct_way: tuple[Wire, str], table: str, filters: dict[str, str]
 ) -> None:
-    with wired(minio.port) as wire, served(up, signed=SignedSettings(rows_min=1, endpoint=wire.endpoint)) as proxied:
-        found = rows_of(plan_of(proxied, table, direct="true", partitions="3", **filters))
-        fetched = wire.made("GET")
-        every = rows_of(plan_of(proxied, table, direct="true", partitions="3"))
-        assert wire.made("GET") - fetched >= fetched
-        if table == "shop.big":
-            assert wire.made("GET") - fetched > 2 * fetched, "row groups without such rows are not fetched"
+    wire, proxied = direct_way
+    begun = wire.made("GET")
+    found = rows_of(plan_of(proxied, table, direct="true", partitions="3", **filters))
+    fetched = wire.made("GET") - begun
+    every = rows_of(plan_of(proxied, table, direct="true", partitions="3"))
+    again = wire.made("GET") - begun - fetched
+    assert again >= fetched
+    if table == "shop.big":
+        assert again > 2 * fetched, "row groups without such rows are not fetched"
     assert found == rows_of(plan_of(url, table, **filters))
     assert len(found) < len(every)
 
@@ -225,12 +236,12 @@ def test_without_an_entry_there_are_no_urls(up: Platform, url: str, monkeypatch:
         assert rows_of(plan_of(one, "shop.big", direct="true")) == rows_of(plan_of(url, "shop.big"))
 
 
-def test_urls_that_are_refused_and_lost_lose_and_repeat_nothing(url: str, minio: Minio, up: Platform) -> None:
-    with wired(minio.port) as wire, served(up, signed=SignedSettings(rows_min=1, endpoint=wire.endpoint)) as proxied:
-        plan = plan_of(proxied, "shop.big", direct="true")
-        wire.befall("GET", Fate.ANSWERED, Fate.REFUSED, Fate.ANSWERED, Fate.CUT, Fate.SLOWED, Fate.LOST)
-        found = rows_of(plan)
-        assert wire.made("GET") > 6
+def test_urls_that_are_refused_and_lost_lose_and_repeat_nothing(url: str, direct_way: tuple[Wire, str]) -> None:
+    wire, proxied = direct_way
+    plan, before = plan_of(proxied, "shop.big", direct="true"), wire.made("GET")
+    wire.befall("GET", Fate.ANSWERED, Fate.REFUSED, Fate.ANSWERED, Fate.CUT, Fate.SLOWED, Fate.LOST)
+    found = rows_of(plan)
+    assert wire.made("GET") - before > 6
     assert found == rows_of(plan_of(url, "shop.big"))
 
 

@@ -33,7 +33,14 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
-from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, UpdatesAndRequirements, UpdateTableMetadata
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    SetCurrentSchemaUpdate,
+    TableUpdate,
+    UpdatesAndRequirements,
+    UpdateTableMetadata,
+)
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 from pyiceberg.transforms import HourTransform
 from sqlalchemy.exc import SQLAlchemyError
@@ -210,7 +217,7 @@ class Lake:
         properties = {**change.properties, **({SWEPT: str(change.now_ms)} if sweeps else {})}
         try:
             with self.asking(where):
-                transaction = table.transaction()
+                transaction = QuickTransaction(table)
                 if change.schema is not None:
                     _NewSchema(transaction, change.schema).commit()
                 if properties:
@@ -285,6 +292,22 @@ class Lake:
             raise gone(where) from error
         except _OTHER as error:
             raise retry("sink", where, f"{type(error).__name__}: {error}") from error
+
+
+class QuickTransaction(Transaction):
+    """A transaction that computes its metadata once for each change. pyiceberg computes and copies it at each access,
+    which is about twenty times in a commit, with all snapshots of the table."""
+
+    _known: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata of the table with the changes so far. It must not be changed."""
+        before, updates = self._table.metadata, self._updates
+        known = self._known
+        if known is None or known[0] is not before or known[1] is not updates:
+            known = self._known = before, updates, super().table_metadata
+        return known[2]
 
 
 def gone(where: str) -> FeedFailed:

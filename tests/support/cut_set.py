@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Sequence
@@ -41,10 +42,7 @@ class CutSet:
 
     def state(self, ts: int) -> pl.DataFrame:
         """The newest version of each record key at or below `ts`, without deleted ones, ordered by key."""
-        record = pl.col("key").bin.slice(9, 2) == b"_r"
-        below = self.rows.filter((pl.col("commit_ts") <= ts) & (pl.col("table_id") > 0) & record)
-        newest = below.sort("key", "commit_ts", "start_ts").group_by("key", maintain_order=True).last()
-        return newest.filter(pl.col("op") == PUT).sort("key")
+        return _state(self.set_.name, ts)
 
     def chunk_rows(self, span: KeySpan, ts: int, *, with_commit_ts: bool = True) -> pa.Table:
         """The rows of a chunk of `span` as of `ts`."""
@@ -102,6 +100,19 @@ def cut(name: str, t0: int) -> CutSet:
     rows, history = committed(name)
     snap = replace(loaded.schema_snap, data=schema_snap_at(name, t0))
     return CutSet(replace(loaded, snapshot_ts=t0, schema_snap=snap), rows, history)
+
+
+@functools.cache
+def _records(name: str) -> pl.DataFrame:
+    """The versions of all record keys, ordered by key and ts."""
+    record = pl.col("key").bin.slice(9, 2) == b"_r"
+    return committed(name)[0].filter((pl.col("table_id") > 0) & record).sort("key", "commit_ts", "start_ts")
+
+
+@functools.lru_cache(64)  # tests ask for it table by table
+def _state(name: str, ts: int) -> pl.DataFrame:
+    newest = _records(name).filter(pl.col("commit_ts") <= ts).group_by("key", maintain_order=True).last()
+    return newest.filter(pl.col("op") == PUT).sort("key")
 
 
 def commit_timestamps(name: str) -> Sequence[int]:

@@ -30,6 +30,8 @@ GROUPS = {
             "test_kafka_protocols",
             "test_secured_kafka",
             "test_verified_topics",
+            "test_several_shards_on_kafka",
+            "test_topic_that_grows",
             "test_consume_command",
         ),
         BROKER,

@@ -10,6 +10,7 @@ tests/soak        what is long or random: chaos, many seeds, container engines
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -83,6 +84,7 @@ guard = _Guard()
 guard.install()
 
 
+@functools.cache
 def tier_of(path: Path) -> str:
     """The tier of a test file. Raises pytest.UsageError if its folder is none."""
     tier = path.relative_to(TESTS).parts[0]

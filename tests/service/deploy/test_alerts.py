@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 from collections import Counter
 
@@ -16,6 +17,7 @@ ALERTS = MONITORING / "alerts.yaml"
 CASES = MONITORING / "alerts_test.yaml"
 
 
+@functools.cache
 def rules() -> dict[str, dict[str, str]]:
     found = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     named = {rule["alert"]: rule for rule in found}
@@ -61,6 +63,7 @@ def test_prometheus_takes_the_rules_and_they_fire_when_they_should() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@functools.cache
 def cases(*, firing: bool) -> Counter[str]:
     """How many cases of alerts_test.yaml each alert has in which it fires, or does not."""
     document = yaml.safe_load(CASES.read_text())

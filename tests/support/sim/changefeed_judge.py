@@ -87,7 +87,8 @@ def _segments(pool: PoolWorld, uri: str) -> Iterator[Segment]:
 
 
 @functools.cache
-def _undisturbed(name: str, feed: Feed) -> tuple[dict[int, list[Wanted]], int]:
+def undisturbed_set(name: str, feed: Feed) -> tuple[dict[int, list[Wanted]], int]:
+    """The same of a golden set, worked out once a process."""
     return undisturbed(golden_world(name), feed)
 
 
@@ -104,7 +105,7 @@ class Judge:
 
     def check(self) -> None:
         """Raise AssertionError with what is wrong."""
-        wanted, rows = _undisturbed(self.golden, self.feed)
+        wanted, rows = undisturbed_set(self.golden, self.feed)
         found = {number: list(self.kafka.committed(self.feed.topic, number)) for number in wanted}
         visible: list[tuple[int, int, int, bool]] = []  # (commit_ts, order, ms, barrier)
         for number, messages in wanted.items():

@@ -17,7 +17,7 @@ from support.effort import cases
 from support.model_feed import Run, by_table, concerned, refusing
 from support.model_kafka import Faults
 from support.pull_world import golden_world
-from support.sim.changefeed_judge import Feed, undisturbed
+from support.sim.changefeed_judge import Feed, undisturbed_set
 from tistream.concurrency import Event
 from tistream.errors import CannotEncode
 from tistream.model.ts import Window
@@ -254,7 +254,7 @@ class ShardsRun(Run):
 @functools.cache
 def wanted() -> dict[int, dict[Name, list[tuple[int, bytes | None]]]]:
     """By partition, what the tables of an undisturbed feed have."""
-    found, _ = undisturbed(golden_world("everything"), FEED)
+    found, _ = undisturbed_set("everything", FEED)
     return {
         number: by_table([(json.loads((one.key or b"")[16:]), one.value) for one in every])
         for number, every in found.items()
@@ -264,7 +264,7 @@ def wanted() -> dict[int, dict[Name, list[tuple[int, bytes | None]]]]:
 @functools.cache
 def before_ddls() -> tuple[tuple[int, Name, int], ...]:
     """The commit_ts of rows, their table, and the commit_ts of the next DDL of the table."""
-    found, _ = undisturbed(golden_world("everything"), FEED)
+    found, _ = undisturbed_set("everything", FEED)
     rows: set[tuple[int, Name]] = set()
     ddls: set[tuple[int, Name]] = set()
     for one in (one for every in found.values() for one in every):
@@ -284,7 +284,7 @@ def only_others_follow() -> Iterator[tuple[DdlEvent, int]]:
     found = world.source.ddl_events(Scope(world.tenant), Window(world.snapshot_ts, world.end_ts)).events
     ddls = {one.commit_ts: one for one in found}
     events: dict[int, set[tuple[Name, int, bool]]] = {}
-    for partition, every in undisturbed(world, FEED)[0].items():
+    for partition, every in undisturbed_set("everything", FEED)[0].items():
         for one in every:
             key: dict[str, Any] = json.loads((one.key or b"")[16:])
             events.setdefault(one.commit_ts, set()).add(((key["scm"], key.get("tbl", "")), partition, one.barrier))

@@ -13,7 +13,7 @@ from support.effort import cases
 from support.model_feed import FEED, Run, by_table, concerned, refusing
 from support.model_kafka import Faults
 from support.pull_world import golden_world
-from support.sim.changefeed_judge import undisturbed
+from support.sim.changefeed_judge import undisturbed_set
 from tistream.model.ts import Window
 from tistream.read.cursor import Scope
 from tistream.schema.visible import Name
@@ -26,7 +26,7 @@ POISONED = ("types", "everything")
 @functools.cache
 def wanted() -> dict[Name, list[tuple[int, bytes | None]]]:
     """What the tables of an undisturbed feed have."""
-    found, _ = undisturbed(golden_world("everything"), FEED)
+    found, _ = undisturbed_set("everything", FEED)
     return by_table([(json.loads((one.key or b"")[16:]), one.value) for one in found[0]])
 
 

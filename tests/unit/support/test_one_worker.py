@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from support.one_worker import ACCESS, DAMAGES, FOUR_RANGES, GROUPS, GUARDED, LONGEST, MORTAL, READS, group_of
+from support.one_worker import ACCESS, BROKER, DAMAGES, FOUR_RANGES, GROUPS, GUARDED, LONGEST, MORTAL, READS, group_of
 from support.tiers import TESTS
 
 # Fixtures of tests/e2e/conftest.py, and the groups of their users.
@@ -48,7 +48,11 @@ def test_each_file_of_a_shared_platform_is_in_its_group() -> None:
 def test_each_service_test_of_a_shared_platform_is_in_its_group() -> None:
     asked = {path.stem: asked_by(path.read_text()) for path in (TESTS / "service").rglob("test_*.py")}
     # Of tests/service/conftest.py, and what is made of it.
-    for group, shared in ((READS, {"everything", "up", "loaded", "acme"}), (ACCESS, {"guarded_api", "spent"})):
+    for group, shared in (
+        (READS, {"everything", "up", "loaded", "acme"}),
+        (ACCESS, {"guarded_api", "spent"}),
+        (BROKER, {"broker", "secured_broker"}),
+    ):
         users = {stem for stem, fixtures in asked.items() if fixtures & shared}
         assert users == {stem for stem, of in GROUPS.items() if of == group}
 

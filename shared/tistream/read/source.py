@@ -258,9 +258,17 @@ class TenantSource:
 
     def imports_of(self, scope: Scope, window: Window) -> dict[int, ImportPeriod]:
         """The last import into each physical id that belongs to the scope in the window and has had an import. If the
-        scope is the whole tenant, the ids are those that exist now."""
+        scope is the whole tenant, or tables that rules choose, the ids are those that exist now."""
         with self._lock:
             history = self._history()
+            if isinstance(scope, ChosenScope):
+                every = history.imports()
+                shown = {one: history.versions_of(one, window.low, window.high) for one in every}
+                return {
+                    one: found
+                    for one, found in every.items()
+                    if any(version is not None and scope.shows(version) for _, _, version in shown[one])
+                }
             if scope.database is None:
                 return history.imports()
             tables = history.tables_named(scope.database, scope.table, window.low, window.high)

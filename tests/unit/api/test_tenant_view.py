@@ -21,6 +21,7 @@ from support.waiting import PATIENCE_S, eventually
 from tistream import concurrency
 from tistream.clock import ManualClock, SystemClock
 from tistream.errors import Gone, TiStreamError, TooManyRequests, Unavailable, UnknownName
+from tistream.filters.event_choice import EventChoice
 from tistream.follow.tenant_view import BARRIER_LINES_MS, BARRIERS_MAX, TenantView
 from tistream.format.served import decode
 from tistream.logbackup.release import STORE_ID
@@ -421,6 +422,33 @@ def test_an_imported_table_is_held_until_it_is_backfilled_and_others_are_served(
     assert shown() == {"t": False, "u": False}
     with pytest.raises(TableImported, match="begin with a snapshot as of 300"):
         pull("t", 299)
+
+
+@pytest.mark.parametrize("database_name", [None, "d"])
+@pytest.mark.parametrize("by_cursor", [False, True])
+def test_a_filter_that_leaves_an_imported_table_out_is_served(database_name: str | None, by_cursor: bool) -> None:
+    world = World()
+    world.records = [
+        database(SNAPSHOT, 1, "d"),
+        table(SNAPSHOT, 1, table_info(101, "u")),
+        table(SNAPSHOT, 1, table_info(100, "t", mode=1)),
+    ]
+    world.flush(500)
+    world.tell()
+    assert world.refreshed() == 500
+    scope = Scope(TENANT, database_name)
+
+    def pull(rules: str) -> bytes:
+        cursor = encode(scope, Position(400)) if by_cursor else None
+        choice = EventChoice.parse(rules, None, None, None)
+        asked = PullParams(None if by_cursor else 400, cursor, None, 10, 0, False, choice=choice)
+        return b"".join(world.pulls.answer(world.view, scope, asked, lambda: True))
+
+    assert b'"resolved_ts":"500"' in pull("d.*,!d.t")
+    assert b'"resolved_ts":"500"' in pull("d.u")
+    for rules in ("d.*", "d.t", "*.*,!d.u"):
+        with pytest.raises(TableImported, match=r"table d\.t: since 100"):
+            pull(rules)
 
 
 def test_a_name_is_unknown_only_once_the_schema_at_the_start_is_known() -> None:

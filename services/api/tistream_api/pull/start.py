@@ -30,7 +30,7 @@ from tistream_api.pull.admitted import Admission, Answer, ReadCaller
 from tistream_api.pull.answer import Pull, PullableProgress, ScanFrom
 from tistream_api.pull.decode_slots import DecodeSlots, SlotEncoder
 from tistream_api.pull.dropped_answers import DroppedAnswers
-from tistream_api.pull.filtered import check_choice
+from tistream_api.pull.filtered import check_choice, scope_of
 from tistream_api.pull.wanted import wanted
 from tistream_api.request.params import PullParams
 from tistream_api.tenant.near_names import nearest
@@ -154,7 +154,7 @@ class Pulls:
             view.check_served(start.low_ts)
             view.check_known()
             if not isinstance(scope, RawScope):
-                check_pull(view.source, view.shards(), scope, start.low_ts, params.end_ts)
+                check_pull(view.source, view.shards(), scope_of(scope, params.choice), start.low_ts, params.end_ts)
             if params.choice is not None:
                 low = min(start.low_ts, view.resolved_ts())
                 check_choice(params.choice, view.source, scope, Window(low, low), begins=False)
@@ -182,7 +182,7 @@ class Pulls:
             )
         if params.choice is not None:
             check_choice(params.choice, view.source, scope, Window(low, max(low, high)), begins=True)
-        check_pull(view.source, view.shards(), scope, low, params.end_ts)
+        check_pull(view.source, view.shards(), scope_of(scope, params.choice), low, params.end_ts)
         return Position(params.start_ts)
 
     def _now_ts(self) -> int:

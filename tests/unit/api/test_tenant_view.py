@@ -55,7 +55,7 @@ from tistream_api.pull.admitted import Admission, Answer, ReadCaller
 from tistream_api.pull.decode_slots import DecodeSlots
 from tistream_api.pull.guarded_progress import LOOK_MS
 from tistream_api.pull.start import Pulls
-from tistream_api.request.params import FORMATS, PullParams
+from tistream_api.request.params import ALL, DDL, FORMATS, ROWS, PullParams
 from tistream_api.request.point_queries import DiffRequest
 from tistream_api.tenant.lists import Lists
 from tistream_api.tenant.ts_validator import TsValidator
@@ -438,17 +438,20 @@ def test_a_filter_that_leaves_an_imported_table_out_is_served(database_name: str
     assert world.refreshed() == 500
     scope = Scope(TENANT, database_name)
 
-    def pull(rules: str) -> bytes:
+    def pull(rules: str | None, events: str = ALL) -> bytes:
         cursor = encode(scope, Position(400)) if by_cursor else None
         choice = EventChoice.parse(rules, None, None, None)
-        asked = PullParams(None if by_cursor else 400, cursor, None, 10, 0, False, choice=choice)
+        asked = PullParams(None if by_cursor else 400, cursor, None, 10, 0, False, events=events, choice=choice)
         return b"".join(world.pulls.answer(world.view, scope, asked, lambda: True))
 
     assert b'"resolved_ts":"500"' in pull("d.*,!d.t")
     assert b'"resolved_ts":"500"' in pull("d.u")
-    for rules in ("d.*", "d.t", "*.*,!d.u"):
+    for rules in ("d.*", "d.t", "*.*,!d.u", None):
         with pytest.raises(TableImported, match=r"table d\.t: since 100"):
             pull(rules)
+        with pytest.raises(TableImported):
+            pull(rules, ROWS)
+        assert b'"resolved_ts":"500"' in pull(rules, DDL)  # no DDL event is missing
 
 
 def test_a_name_is_unknown_only_once_the_schema_at_the_start_is_known() -> None:

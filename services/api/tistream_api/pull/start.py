@@ -32,7 +32,7 @@ from tistream_api.pull.decode_slots import DecodeSlots, SlotEncoder
 from tistream_api.pull.dropped_answers import DroppedAnswers
 from tistream_api.pull.filtered import check_choice, scope_of
 from tistream_api.pull.wanted import wanted
-from tistream_api.request.params import PullParams
+from tistream_api.request.params import DDL, PullParams
 from tistream_api.tenant.near_names import nearest
 
 
@@ -64,6 +64,12 @@ def _known_name(
             f"start_ts {params.start_ts}: retry once resolved_ts has reached it"
         )
     return resolved_ts
+
+
+def _check_imports(view: TenantView, scope: Scope, params: PullParams, low: int) -> None:
+    """Raise TableImported if the pull would lack imported rows of a table whose rows it sends."""
+    if params.events != DDL:
+        check_pull(view.source, view.shards(), scope_of(scope, params.choice), low, params.end_ts)
 
 
 @dataclass(slots=True)
@@ -154,7 +160,7 @@ class Pulls:
             view.check_served(start.low_ts)
             view.check_known()
             if not isinstance(scope, RawScope):
-                check_pull(view.source, view.shards(), scope_of(scope, params.choice), start.low_ts, params.end_ts)
+                _check_imports(view, scope, params, start.low_ts)
             if params.choice is not None:
                 low = min(start.low_ts, view.resolved_ts())
                 check_choice(params.choice, view.source, scope, Window(low, low), begins=False)
@@ -182,7 +188,7 @@ class Pulls:
             )
         if params.choice is not None:
             check_choice(params.choice, view.source, scope, Window(low, max(low, high)), begins=True)
-        check_pull(view.source, view.shards(), scope_of(scope, params.choice), low, params.end_ts)
+        _check_imports(view, scope, params, low)
         return Position(params.start_ts)
 
     def _now_ts(self) -> int:

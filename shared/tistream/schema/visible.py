@@ -40,7 +40,9 @@ class Database:
         return self.public and fold(self.name) not in SYSTEM_SCHEMAS
 
 
-_VOLATILE = ("update_timestamp", "revision", "auto_inc_id", "auto_rand_id", "auto_id_cache", "Lock", "tiflash_replica")
+# What changes by itself, or by a DDL that TiCDC does not replicate. Other DDLs make a new version of the table: some
+# protocols send its update_timestamp as the version of the schema.
+_VOLATILE = ("update_timestamp", "revision", "auto_rand_id", "auto_id_cache", "Lock", "tiflash_replica")
 
 
 class StoredTable:

@@ -179,6 +179,18 @@ def test_an_equal_table_is_no_new_version() -> None:
     assert len(found.versions_of(100, 10, 100)) == 1
 
 
+def test_a_ddl_that_changes_no_column_is_a_new_version_with_its_timestamp() -> None:
+    """ALTER TABLE … AUTO_INCREMENT: messages of rows have the timestamp as the version of their schema."""
+    rebased = {**table_info(100, "t", ["id", "v"]), "auto_inc_id": 1_000, "update_timestamp": 19}
+    found = history(table(20, 1, rebased)).versions_of(100, 10, 100)
+    assert [(low, high) for low, high, _ in found] == [(10, 20), (20, 100)]
+    (_, _, before), (_, _, after) = found
+    assert before is not None
+    assert after is not None
+    assert after.stored.info()["update_timestamp"] == 19
+    assert after.signature == before.signature
+
+
 def test_records_out_of_order_are_refused() -> None:
     found = history(version(20, 1))
     with pytest.raises(AssertionError):

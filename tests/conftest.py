@@ -13,6 +13,7 @@ pytest_plugins = [
     "support.platform_reports",
     "support.one_worker",
     "support.seldom_collected",
+    "support.built_commands",
 ]
 
 # gRPC, which emulated clusters serve with, may end a process that is forked here before it becomes another program.

@@ -9,9 +9,14 @@ import os
 from collections.abc import Sequence
 from typing import TypeVar
 
+from hypothesis import Phase
+
 FULL = os.environ.get("TISTREAM_EFFORT") == "full"
 SHARE = 5  # one example of five
 FEWEST = 10
+
+NAMED = tuple(Phase) if FULL else (Phase.explicit,)
+"""The phases of a test whose examples are long: in the soak all, else the examples that it names alone."""
 
 Case = TypeVar("Case")
 

@@ -11,6 +11,7 @@ tests/soak        what is long or random: chaos, many seeds, container engines
 from __future__ import annotations
 
 import functools
+import socket
 import sys
 import threading
 import time
@@ -24,8 +25,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 TIERS = ("unit", "service", "simulation", "e2e", "soak")
 _PROCESSES = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
-_SOCKETS = ("socket.bind", "socket.connect")
-_LEAVES = frozenset((*_PROCESSES, *_SOCKETS))
+_SOCKETS = ("bind", "connect", "connect_ex")
 _sleep = time.sleep
 
 
@@ -44,18 +44,34 @@ class _Guard:
     def install(self) -> None:
         """For the life of the process: an audit hook cannot be removed."""
 
-        def audit(event: str, arguments: tuple[Any, ...], leaves: frozenset[str] = _LEAVES) -> None:
-            if event in leaves:  # each id() is an event too, so this is called a million times a minute
-                self._audit(event, arguments)
+        class Event(str):
+            """The name of an event. It is compared with events that have its hash."""
 
-        sys.addaudithook(audit)
+            __slots__ = ()
+            __hash__ = str.__hash__
 
-    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self._watches or threading.get_ident() in self._older:
-            return
-        # An address that is a tuple is one of IPv4 or IPv6: event loops connect to themselves by other sockets.
-        if event in _PROCESSES or isinstance(arguments[1], tuple):
+            def __eq__(self, other: object) -> bool:
+                guard._seen_event(str(self))
+                return str.__eq__(self, other)
+
+        # Each id() is an event too, so a hook is called a million times a minute: this one is no Python function.
+        sys.addaudithook(dict.fromkeys(map(Event, _PROCESSES)).get)
+
+    def _seen_event(self, event: str) -> None:
+        if self._watches and threading.get_ident() not in self._older:
             self._refuse(event)
+
+    def _of_socket(self, name: str) -> Any:
+        """A method of sockets, which refuses an address of IPv4 or IPv6. It is a tuple: event loops connect to
+        themselves by other sockets."""
+        method = getattr(socket.socket, name)
+
+        def called(of: socket.socket, address: Any) -> Any:
+            if self._watches and isinstance(address, tuple) and threading.get_ident() not in self._older:
+                self._refuse(f"socket.{name}")
+            return method(of, address)
+
+        return called
 
     def _refuse(self, what: str) -> NoReturn:
         self._seen.append(what)
@@ -72,10 +88,14 @@ class _Guard:
         """Refuse what leaves the tier. What a test's code swallowed still fails the test."""
         self._older = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
         self._seen, self._watches, time.sleep = [], True, self._slept
+        for name in _SOCKETS:
+            setattr(socket.socket, name, self._of_socket(name))
         try:
             yield
         finally:
             self._watches, time.sleep = False, _sleep
+            for name in _SOCKETS:
+                delattr(socket.socket, name)  # those of the class that it is derived from are there again
         if self._seen:
             pytest.fail(f"a unit test called {', '.join(sorted(set(self._seen)))}", pytrace=False)
 

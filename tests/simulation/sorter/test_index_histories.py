@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from support.effort import cases, examples
+from support.effort import NAMED, cases, examples
 from support.index_histories import IndexHistory
 from support.simulated import WILD
 
 
 @example(seed=13, keep_ms=400)  # a child of a merged and split task names segments of which it has no key
-@settings(max_examples=examples(10, few=1), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), phases=NAMED, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32), keep_ms=st.sampled_from([None, 300, 400, 800, 1_500]))
 def test_reads_of_the_index_at_any_ts_are_what_was_committed(seed: int, keep_ms: int | None) -> None:
     IndexHistory(WILD, seed, keep_ms=keep_ms).run()

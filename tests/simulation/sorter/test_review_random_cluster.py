@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from support import simulated
-from support.effort import cases, examples
+from support.effort import NAMED, cases, examples
 from support.oracle import COLUMNS
 from support.pending_rules import any_rules
 from support.simulated import FLUSHING, LOSING, WILD, arrival
@@ -46,7 +46,7 @@ def run(config: ClusterConfig, seed: int, ms: int = 4_000) -> None:
 
 @example(seed=117)
 @example(seed=126)
-@settings(max_examples=examples(4, few=1), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(4), phases=NAMED, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_the_pool_is_what_was_committed(seed: int) -> None:
     run(WILD, seed)

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from support.effort import cases, examples
+from support.effort import NAMED, cases, examples
 from support.simulated import FLUSHING, LOSING, WILD
 from support.split_histories import History
 from tistream_upstream.config import ClusterConfig
 
 
 @example(seed=117)
-@settings(max_examples=examples(4, few=1), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(4), phases=NAMED, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_tasks_that_are_split_and_merged_write_what_one_task_would(seed: int) -> None:
     History(WILD, seed).run()

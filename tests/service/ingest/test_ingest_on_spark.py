@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,14 +32,21 @@ def session() -> Iterator[SparkSession]:
         yield one
 
 
+@functools.cache
+def replayed() -> Adapted:
+    """The set `large`, adapted in this process to its end; nothing changes it any more."""
+    made = Adapted("large", SMALL)
+    local = made.adapter()
+    for _ in made.replay():
+        made.run(local)
+    return made
+
+
 class OnDisk:
     """The set `large`, adapted in this process, with the bucket and the platform's objects in directories too."""
 
     def __init__(self, session: SparkSession, folder: Path, one_machine: bool) -> None:
-        self.adapted = Adapted("large", SMALL)
-        local = self.adapted.adapter()
-        for _ in self.adapted.replay():
-            self.adapted.run(local)
+        self.adapted = replayed()
         self.log_url, self.url = f"file://{folder}/log", f"file://{folder}/objects"
         self.log, self.objects = open_objects(self.log_url), open_objects(self.url)
         for key, body in self.adapted.set.puts:

@@ -65,7 +65,7 @@ def recorded(name: str) -> Recorded:
     """A recorded set."""
     folder = ROOT / name
     data = pa.input_stream(str(folder / "streams/frames.bin.zst"), compression="zstd").read()
-    lines = pa.input_stream(str(folder / "streams/events.jsonl.zst"), compression="zstd").read().decode().splitlines()
+    lines = pa.input_stream(str(folder / "streams/events.jsonl.zst"), compression="zstd").read().splitlines()
     return Recorded(
         name, json.loads((folder / "meta.json").read_text()), tuple(_frames(data)), tuple(map(json.loads, lines))
     )

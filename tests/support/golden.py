@@ -77,7 +77,7 @@ def load(name: str) -> GoldenSet:
     """A golden set under its own cluster and tenant."""
     root = ROOT / name
     layout_json = json.loads((root / "layout.json").read_text())
-    arrival = [json.loads(line) for line in (root / "arrival.jsonl").read_text().splitlines()]
+    arrival = [json.loads(line) for line in (root / "arrival.jsonl").read_bytes().splitlines()]
     files = tuple(Delivery(a["at_ms"], a["key"], (root / "objects" / a["key"]).read_bytes()) for a in arrival)
     parsed = layout.parse_change_file(files[0].key)
     assert parsed is not None
@@ -97,7 +97,7 @@ def expected(name: str, what: str) -> Any:
     """The parsed file of `expected/`."""
     if what == "columns":
         return json.loads((ROOT / name / "expected" / "columns.json").read_text())
-    lines = (ROOT / name / "expected" / f"{what}.jsonl").read_text().splitlines()
+    lines = (ROOT / name / "expected" / f"{what}.jsonl").read_bytes().splitlines()
     return [json.loads(line) for line in lines]
 
 

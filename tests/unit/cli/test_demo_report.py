@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,3 +79,14 @@ def test_recorded_set_is_read() -> None:
 def test_what_is_no_recorded_set_is_said() -> None:
     with pytest.raises(CliError, match="is not a recorded change set"):
         load_recorded(ROOT / "nothing")
+
+
+def test_the_rows_of_a_recorded_set_may_have_any_character(tmp_path: Path) -> None:
+    source, row = ROOT / "everything", {"tables": [{"removed": [["a\u2028b\x85\u2029"]], "added": []}]}
+    (tmp_path / "expected").mkdir()
+    (tmp_path / "objects").symlink_to(source / "objects")
+    (tmp_path / "layout.json").symlink_to(source / "layout.json")
+    (tmp_path / "arrival.jsonl").write_bytes((source / "arrival.jsonl").read_bytes().splitlines()[0])
+    (tmp_path / "expected" / "rows.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+    recorded = load_recorded(tmp_path)
+    assert (len(recorded.arrivals), recorded.rows_removed, recorded.rows_added) == (1, 1, 0)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -45,10 +46,9 @@ class Recorded:
 def load_recorded(root: Path) -> Recorded:
     """Read a recorded change set. Raises CliError if the directory is not one."""
     try:
-        lines = (root / "arrival.jsonl").read_text().splitlines()
-        arrivals = tuple(_arrival(root, json.loads(line)) for line in lines)
+        arrivals = tuple(_arrival(root, line) for line in _lines(root / "arrival.jsonl"))
         simulated = json.loads((root / "layout.json").read_text())
-        expected = [json.loads(line) for line in (root / "expected" / "rows.jsonl").read_text().splitlines()]
+        expected = _lines(root / "expected" / "rows.jsonl")
         first = layout.parse_change_file(arrivals[0].key)
         assert first is not None
         snap = (root / "objects" / layout.schema_snap(first[0])).read_bytes()
@@ -63,6 +63,12 @@ def load_recorded(root: Path) -> Recorded:
         rows_removed=sum(len(table["removed"]) for line in expected for table in line["tables"]),
         rows_added=sum(len(table["added"]) for line in expected for table in line["tables"]),
     )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The objects in a file of JSON lines. Lines of bytes end at a line feed only: lines of text would end at U+2028
+    too, which values may have."""
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def _arrival(root: Path, line: dict[str, object]) -> Arrival:

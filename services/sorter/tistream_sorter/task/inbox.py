@@ -65,8 +65,14 @@ class Inbox:
 
     def committed(self, durable: Positions, flushed_ts: int) -> None:
         """Forget the chains that the newest manifest has dropped, because they are closed. `durable`: the manifest's
-        positions."""
-        self.positions = received(self.positions, durable, flushed_ts)
+        positions. A chain with a queued file is kept: the task begins it when it applies the file, and its first file
+        must not be queued again after that."""
+        queued = {(file.ref.store_id, file.ref.chain_ts) for file in self.files}
+        kept = received(self.positions, durable, flushed_ts)
+        self.positions = {
+            store: tuple(one for one in chains if one in kept[store] or (store, one.first_ts) in queued)
+            for store, chains in self.positions.items()
+        }
 
     def remove(self, count: int) -> None:
         """Remove the first `count` files that the last `peek` returned, because a manifest or the in-memory state

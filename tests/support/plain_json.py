@@ -18,7 +18,7 @@ from tistream.schema.tidb.table import Column
 _NAMED = {"\n": "n", "\r": "r", "\t": "t", '"': '"', "\\": "\\"}
 _QUOTED = {**_NAMED, "\a": "a", "\b": "b", "\f": "f", "\v": "v"}
 _BLOBS = (t.TINYBLOB, t.MEDIUMBLOB, t.LONGBLOB, t.BLOB)
-_HTML, _SEPARATORS = "<>&", "\u2028\u2029"
+_HTML = "<>&\u2028\u2029"
 
 
 def string(text: str, *, html: bool = False) -> str:
@@ -29,8 +29,7 @@ def string(text: str, *, html: bool = False) -> str:
 def _character(char: str, html: bool) -> str:
     if char in _NAMED:
         return "\\" + _NAMED[char]
-    coded = char < " " or char in _SEPARATORS or (html and char in _HTML)
-    return f"\\u{ord(char):04x}" if coded else char
+    return f"\\u{ord(char):04x}" if char < " " or (html and char in _HTML) else char
 
 
 def go_quote(data: bytes) -> str:
@@ -88,12 +87,17 @@ class _Raw(str):
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{string(name)}: {_shown(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_inner(name)}: {_shown(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_shown, value)) + "]"
     if isinstance(value, _Raw):
         return str(value)
-    return string(value) if isinstance(value, str) else json.dumps(value)
+    return _inner(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _inner(text: str) -> str:
+    """A string of a document: with U+2028 and U+2029 escaped, but nothing else for HTML."""
+    return "".join(f"\\u{ord(char):04x}" if char in "\u2028\u2029" else char for char in string(text))
 
 
 def open_value(column: Column, value: Any) -> str:

@@ -2,8 +2,8 @@
 position after the text.
 
 Go's writers escape control characters as `\\u0008`, also those that have a short escape in JSON, except `\\n`, `\\r`
-and `\\t`, and U+2028 and U+2029. With `html`, they also escape `<`, `>` and `&`. Callers ensure that the buffer has
-enough room.
+and `\\t`. With `html`, they also escape `<`, `>`, `&`, U+2028 and U+2029. Callers ensure that the buffer has enough
+room.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from tistream.decode.kernels.arrow_buffers import U8
 from tistream.decode.kernels.jit import i64, inline, u64
 from tistream.decode.kernels.memory import peek64
-from tistream.decode.kernels.text_io import WORD, put_raw
+from tistream.decode.kernels.text_io import WORD, clean_until, put_raw
 
 QUOTED_BYTES_MAX = 5  # the byte 0xFF becomes \\xff
 JSON_BYTES_MAX = 6  # < becomes \u003c
@@ -36,7 +36,7 @@ def _escapes(html: bytes) -> U8:
         out[byte] = 1
     for raw, letter in zip(b'"\\\n\r\t', b'"\\nrt', strict=True):
         out[raw] = letter
-    out[_SEPARATOR_LEAD] = 2
+    out[_SEPARATOR_LEAD] = 2 if html else 0
     return out
 
 
@@ -72,9 +72,9 @@ def put_escaped(out: U8, at: int, data: U8, first: int, last: int, html: bool) -
 @inline
 def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
     """Write the UTF-8 text data[first:last] as the content of a JSON string, without its quotes. `html`: escape `<`,
-    `>` and `&` too, as Go's encoder does by default."""
+    `>`, `&`, U+2028 and U+2029 too, as Go's encoder does by default."""
     while first < last:
-        clean = _clean_until(data, first, last, html)
+        clean = _html_clean_until(data, first, last) if html else clean_until(data, first, last)
         at = put_raw(out, at, data, first, clean)
         first = clean + 1
         if clean == last:
@@ -89,30 +89,24 @@ def put_inner(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> 
 
 
 @inline
-def _clean_until(data: U8, first: int, last: int, html: bool) -> int:
-    """The position of the first byte in data[first:last] that needs an escape, or `last`; `html`: as in put_inner. Like
-    text_io.clean_until, it tests eight bytes at a time; with `html` only if all of them are ASCII. `<` and `>` differ
-    in one bit, so one test with that bit set finds both."""
-    escapes = _HTML if html else _PLAIN
+def _html_clean_until(data: U8, first: int, last: int) -> int:
+    """The position of the first byte in data[first:last] that needs an escape with `html`, or `last`. Like
+    text_io.clean_until, it tests eight bytes at a time if all of them are ASCII. `<` and `>` differ in one bit, so one
+    test with that bit set finds both."""
     while True:
         while last - first >= WORD:
             word = u64(peek64(data, first))
             quotes = word ^ (_ONES * u64(_QUOTE))
             slashes = word ^ (_ONES * u64(_BACKSLASH))
-            hits = (word - _ONES * u64(0x20)) | (quotes - _ONES) | (slashes - _ONES)
-            if html:
-                angles = (word | (_ONES * u64(2))) ^ (_ONES * u64(0x3E))
-                ands = word ^ (_ONES * u64(0x26))
-                hits |= (angles - _ONES) | (ands - _ONES) | word
-            else:
-                leads = word ^ (_ONES * u64(_SEPARATOR_LEAD))
-                hits = (hits & ~word) | ((leads - _ONES) & ~leads)
-            if hits & _TOPS:
+            angles = (word | (_ONES * u64(2))) ^ (_ONES * u64(0x3E))
+            ands = word ^ (_ONES * u64(0x26))
+            hits = (word - _ONES * u64(0x20)) | (quotes - _ONES) | (slashes - _ONES) | (angles - _ONES) | (ands - _ONES)
+            if (hits | word) & _TOPS:
                 break
             first += WORD
         stop = min(first + WORD, last)
         while first < stop:
-            escape = escapes[data[first]]
+            escape = _HTML[data[first]]
             if escape == 1 or escape > 2 or (escape == 2 and is_separator(data, first, last)):
                 return first
             first += 1
@@ -237,7 +231,8 @@ def _character(data: U8, first: int, last: int) -> tuple[int, int]:
 @inline
 def put_json_document(out: U8, at: int, data: U8, first: int, last: int, html: bool) -> int:
     """Write the JSON text data[first:last] as a JSON string, in the form that TiDB shows: with a blank after each colon
-    and comma, and with Go's escapes in its strings. `html`: as in put_inner."""
+    and comma, and with Go's escapes in its strings. `html`: as in put_inner, but U+2028 and U+2029 are always
+    escaped."""
     escapes = _HTML if html else _PLAIN
     out[at] = _QUOTE
     at += 1

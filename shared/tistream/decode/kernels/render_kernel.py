@@ -56,7 +56,7 @@ class Form(IntEnum):
     SINGLE_TEXT = 12  # quoted, never with an exponent
     DOUBLE_TEXT = 13
     GO_ESCAPED = 14  # text, with Go's escapes
-    HTML_CODED = 15  # and with `<`, `>` and `&` escaped
+    HTML_CODED = 15  # and with `<`, `>`, `&`, U+2028 and U+2029 escaped
     GO_QUOTED = 16  # bytes in Go's quoting, escaped again
     LATIN1 = 17  # bytes as the characters U+0000 to U+00FF; HTML escapes
     GO_DOCUMENT = 18  # JSON text as a string, with blanks as TiDB shows them

@@ -112,7 +112,7 @@ def refused_finding(what: str, error: CliError, do: str) -> Finding:
 
 
 def node_finding(name: str, health: Answer, ready: Answer, version: str) -> Finding:
-    """Judge a node by its answers to /healthz and /readyz."""
+    """Judge a node by its answers to /healthz and /readyz. `version`: the one that it should have."""
     if ready.status >= 400:
         seen = f"{ready.status}: {document_of(ready).get('detail') or _begin_of(ready)}"
         return Finding(name, WRONG, seen, f"the log of {name} has more")

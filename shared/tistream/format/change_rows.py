@@ -131,7 +131,8 @@ def _check_overlaps(key: str, start: pa.ChunkedArray, end: pa.ChunkedArray) -> N
 
 
 def overlaps(start: pa.ChunkedArray, end: pa.ChunkedArray) -> int:
-    """The number of pairs of spans that overlap. `start` and `end` have one element for each span."""
+    """The number of pairs of spans that overlap. `start` and `end` have one element for each span; an empty end is no
+    bound."""
     ends = end.filter(pc.greater(pc.binary_length(end), 0))
     bounds = pa.chunked_array([*ends.chunks, *start.chunks], pa.binary())
     order = pc.sort_indices(bounds).to_numpy()  # the sort is stable, so of equal keys, ends come before starts

@@ -28,7 +28,8 @@ _DECIMAL = re.compile(r"[0-9]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class LogBackup:
-    """The content of `backupmeta`: the upstream cluster, its version, and the ts from which the log is complete."""
+    """The content of `backupmeta`: the upstream cluster, its version, and the ts at which the log began (`br log
+    truncate` may have cut it since)."""
 
     cluster_id: int
     cluster_version: str

@@ -48,7 +48,9 @@ class DirectoryMarks:
         except (ValueError, KeyError, TypeError) as error:
             raise TargetRefused(f"{directory / MARKS} was not written by a restore: use an empty directory") from error
         except OSError as error:
-            raise TargetRefused(f"{directory} cannot be used: {error.strerror or error}") from error
+            raise TargetRefused(
+                f"{directory} cannot be used: {error.strerror or error}; correct that, or use another directory"
+            ) from error
 
     def begin(self, table: RestoredTable, *, replace: bool) -> TableMark | None:
         """Return the progress of a table; None if this restore has not begun it. If another restore has written the

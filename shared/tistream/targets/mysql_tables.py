@@ -35,7 +35,10 @@ class MySqlTables:
         progress. Raises TableExists and TargetFailed as RestoredTables.begin does, and TargetRefused if the table has
         the name of the restore's own table of marks."""
         if table.name[1].lower() == MARKS:
-            raise TargetRefused(f"a restored table cannot be called {MARKS}, because that one has the restore's marks")
+            raise TargetRefused(
+                f"a restored table cannot be called {MARKS}, because that one has the restore's "
+                "marks: leave the table out, or restore it into files"
+            )
         return self._tables(table).begin(table.name[1], table.statements, replace=replace)
 
     def write(self, table: RestoredTable, before: Mark, chunk: Chunk) -> Mark:

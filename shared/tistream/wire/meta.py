@@ -156,7 +156,7 @@ class SealOrder(Wire):
     (design.md 4).
 
     A split has no `stop_at`. In a merge each task first commits `stop_at`, the flushed_ts that it will end at; when all
-    have done so, `final` orders the seal. `parents`: all tasks that become the one child, in key order.
+    have reached it, `final` orders the seal. `parents`: all tasks that become the one child, in key order.
     """
 
     children: list[ChildTask]

@@ -130,7 +130,7 @@ def tenant_keep(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> Non
 
 @tenant_app.command("list")
 def tenant_list(cluster: Cluster, url: Url = DEFAULT_URL) -> None:
-    """List the tenants of a cluster, one per line."""
+    """List the tenants of a cluster, one per line, with the state of those that are not active."""
     with importing():
         from tistream_cli.commands.tenant import list_tenants
         from tistream_client.cli.api_client import ApiClient

@@ -88,7 +88,8 @@ class _Page:
             raise NoAnswer("the answer ended early, so the API server may have stopped: run the command again")
 
     def end(self) -> tuple[int, str | None]:
-        """The number of rows, and the cursor of the next page. Call it after all batches were read."""
+        """The number of rows, and the cursor of the next page (None: it was the last). Call it after all batches were
+        read."""
         assert self._end is not None  # the caller has read all batches
         return self._rows, self._end.get("tistream.cursor")
 

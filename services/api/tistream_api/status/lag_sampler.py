@@ -51,7 +51,8 @@ class LagSampler:
         return self._history.of(view.tenant, self._clock.now_ms() - minutes * 60_000)
 
     def unanswered(self) -> list[Hold]:
-        """The holds (see glossary) for the dispatchers that did not answer in the last sample."""
+        """A hold (see glossary) for each dispatcher that did not answer the last sample; one if no dispatcher is known,
+        or before the first sample."""
         return self._unanswered
 
     def _ask(self) -> tuple[dict[TenantKey, list[StoreList]], list[Hold]]:

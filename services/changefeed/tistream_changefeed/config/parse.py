@@ -180,7 +180,8 @@ class _Fields:
             raise refused(f"{key[:120]!r} is unknown{_nearest(key, keys)}")
 
     def config(self) -> FeedConfig:
-        """Build the configuration from the fields. Raises InvalidRequest if values contradict each other."""
+        """Build the configuration from the fields. Raises InvalidRequest if a value is invalid, or values contradict
+        each other."""
         self._kind.finish(self._values, self._old_values)
         try:
             config = FeedConfig.model_validate(self._values)

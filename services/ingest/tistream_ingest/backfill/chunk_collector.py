@@ -32,8 +32,8 @@ class ChunkCollector:
     _empty: set[tuple[TenantKey, str]] = field(default_factory=set)  # not LISTed again
 
     def step(self) -> None:
-        """Go through all ended backfills once. An error of one does not stop the others; the next call tries it
-        again."""
+        """Go once through the backfills that ended a day ago or before. One that fails is tried again by the next call.
+        Raises Unavailable."""
         now_ms = self.clock.now_ms()
         rows = {(TenantKey(row.cluster_id, row.tenant_id), row.backfill_id): row for row in self.ended()}
         self._empty &= rows.keys()

@@ -50,7 +50,8 @@ class ChunkTarget(Protocol):
     chunk_rows: int  # of a chunk, at most
 
     def taken(self, one: NumberedTable) -> bool:
-        """Whether the target has a table of that name that this restore did not create. Writes nothing."""
+        """Whether the table's place in the target has a table or files that this restore did not create. Writes
+        nothing."""
 
     def begin(self, one: NumberedTable, *, replace: bool) -> None:
         """Create the table, unless this restore has created it. If another table has its name, raises TableExists, or

@@ -47,8 +47,8 @@ class ParquetObjects:
         self._objects, self._dialect = objects, dialect
 
     def taken(self, one: NumberedTable) -> bool:
-        """Implement ChunkTarget.taken: whether the target has a table of that name that this restore did not create.
-        Writes nothing."""
+        """Implement ChunkTarget.taken: whether the table's folder has files that this restore did not create. Writes
+        nothing."""
         return self._folder(one).taken()
 
     def begin(self, one: NumberedTable, *, replace: bool) -> None:

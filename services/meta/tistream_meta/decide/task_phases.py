@@ -71,9 +71,9 @@ class WrongStep(Exception):
 @dataclass(frozen=True, slots=True)
 class Placement:
     """The sorters of a task and the state of its move, as the scheduler knows them. `held`: its sorter has reported to
-    this owner that it holds the task. `prepared`: the next sorter has reported that it is ready to take the task over.
-    `ordered`: the task is ordered to seal itself, for a split or merge. `sealed`: its sorter has reported that it
-    did."""
+    this owner that it holds the task under `task_epoch`. `prepared`: the next sorter has reported that it is ready to
+    take the task over. `ordered`: the task is ordered to seal itself, for a split or merge. `sealed`: its sorter has
+    reported that it did."""
 
     task_id: int
     sorter_node: str | None = None

@@ -52,10 +52,10 @@ class TickIdentities:
 
 @dataclass(frozen=True, slots=True)
 class ReadRules:
-    """The conditions under which a pending part must be read. high: the upper end of the window to flush. rows_small:
-    parts with fewer rows (and less than BYTES_SMALL) are always read. scanned: spans for which a scan arrived, which
-    may prove locks of pipelined transactions dead. swept: keys of the parts that are examined for dead locks in this
-    tick."""
+    """The conditions under which a pending part must be read, whatever this tick's changes are. high: the upper end of
+    the window to flush. rows_small: parts with fewer rows (and less than BYTES_SMALL) are always read. scanned: spans
+    for which a scan arrived, which may prove locks of pipelined transactions dead. swept: keys of the parts that are
+    examined for dead locks in this tick."""
 
     high: int
     rows_small: int

@@ -60,8 +60,8 @@ class TickTrace:
         return self._span
 
     def job(self, began_ns: int, tasks: int, results: Sequence[ShardResult], failed: str | None = None) -> None:
-        """Record a Spark job that has ended, and the shards of this tick in it. `began_ns`: in Unix ns. tasks: number
-        of tasks in the job."""
+        """Record a Spark job that has ended, and the shards of this tick in it. `began_ns`: in Unix ns. tasks: how
+        many of the sorter's tasks share the job."""
         job = trace.record(
             "spark job",
             began_ns,

@@ -167,8 +167,8 @@ def recovered_state(identity: TaskIdentity, view: TaskView) -> TaskState:
 
 
 def after_manifest(state: TaskState) -> TaskState:
-    """The state directly after a manifest. The history of slices begins anew, because no later decision needs the
-    earlier changes."""
+    """The state directly after a manifest: `scans`, `next_seq` and `unwritten` are reset, and the history begins anew
+    with the present slices, because no later decision needs the earlier changes."""
     return replace(state, history=begun_history(state.slices), scans=(), next_seq=0, unwritten=0)
 
 

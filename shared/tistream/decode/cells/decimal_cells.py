@@ -31,8 +31,8 @@ def decode_decimals(
     `scale` -1 keeps the stored digits.
 
     The kernel writes `out`, `out_offsets`, `valid` and `errors`. `out` must have room for TEXT_MAX bytes per row;
-    the text of row i is `out[out_offsets[i]:out_offsets[i + 1]]`. `valid` becomes False for a row without a cell,
-    and for an invalid cell. An invalid cell also gets the error code BAD_DECIMAL.
+    the text of row i is `out[out_offsets[i]:out_offsets[i + 1]]`. `valid` is set to whether row i has one:
+    not without a cell, nor if it is invalid. An invalid cell gets the error code BAD_DECIMAL.
     """
     digits = np.zeros(PRECISION_MAX + 1, np.uint8)  # digits[0] takes the carry
     at = 0

@@ -66,7 +66,8 @@ def _typed(wanted: type, *values: object) -> None:
 
 
 def _check_sizes(info: dict[str, Any]) -> None:
-    """Check a definition against the limits. Raises ValueError, which names the table, the column and the limit."""
+    """Check a definition against the limits. Raises ValueError, which names the table, the column or index if it is
+    about one, and the limit."""
     columns = info.get("cols") or ()
     table = f"table {_short(info['name']['O'])}"
     shown = sum(column.get("state", 0) == t.STATE_PUBLIC and not column.get("hidden") for column in columns)

@@ -6,7 +6,7 @@ import pytest
 
 from tistream.model.ids import TenantKey
 from tistream.wire.bulk.changefeeds import ChangefeedInfo, HeldBy, State
-from tistream_api.feeds.ticdc_shapes import detail, entry, is_asked_for
+from tistream_api.feeds.ticdc_shapes import AskedState, detail, entry, is_asked_for
 
 TENANT = TenantKey("7294539441777121232", "acme")
 TS = 1_760_000_000_123 << 18
@@ -47,7 +47,14 @@ def test_states_have_the_names_of_ticdc(state: State, named: str) -> None:
 
 def test_a_list_of_one_state_is_asked_for_by_its_name_of_ticdc() -> None:
     every: tuple[State, ...] = ("running", "retrying", "paused", "failed", "finished")
-    for state, wanted in (("warning", ["retrying"]), ("stopped", ["paused"]), ("all", [*every]), (None, [*every])):
+    lists: list[tuple[AskedState | None, list[State]]] = [
+        ("warning", ["retrying"]),
+        ("stopped", ["paused"]),
+        ("pending", []),
+        ("all", [*every]),
+        (None, [*every]),
+    ]
+    for state, wanted in lists:
         assert [one for one in every if is_asked_for(info(one), state)] == wanted
 
 

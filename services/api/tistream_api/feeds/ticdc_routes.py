@@ -37,7 +37,9 @@ class NamespaceQuery(QueryModel):
 class ListQuery(NamespaceQuery):
     """The query parameters of TicdcChangefeeds."""
 
-    state: OptionalText = Field(default=None, description="a state by TiCDC's name; default: all, as of `all`")
+    state: ticdc_shapes.AskedState | None = Field(
+        default=None, description="a state by TiCDC's name; default: all, as of `all`"
+    )
 
 
 def build_ticdc_router(tenants: Tenants, calls: FeedCalls) -> APIRouter:

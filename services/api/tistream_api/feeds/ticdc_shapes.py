@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
@@ -21,6 +21,11 @@ _STATES: dict[State, str] = {
     "finished": "finished",
     "removing": "removed",
 }
+
+# What TiCDC's tools may ask for: each of its states, some of which no feed of ours has, and `all`.
+AskedState = Literal[
+    "all", "normal", "pending", "warning", "failed", "stopped", "removed", "finished", "uninitialized", "unInitialized"
+]
 
 
 class TicdcError(Wire):
@@ -70,7 +75,7 @@ class TicdcFeedDetail(Wire):
     checkpoint_time: str
 
 
-def is_asked_for(feed: ChangefeedInfo, state: str | None) -> bool:
+def is_asked_for(feed: ChangefeedInfo, state: AskedState | None) -> bool:
     """Whether a list of feeds in this state, with a name of TiCDC, has the feed. None and `all`: a list of every
     feed."""
     return state in (None, "all", _STATES[feed.state])

@@ -110,6 +110,17 @@ def test_the_secret_key_is_taken_out_of_what_is_stored() -> None:
     feed_of(clean.sink_uri, clean.document)
 
 
+def test_secrets_of_another_sink_are_not_stored() -> None:
+    kafka = {"sasl-password": "hunter2", "key": "PEM of a key", "compression": "lz4"}
+    document = {"sink": {"kafka-config": kafka, "pulsar-config": {"authentication-token": "hunter2"}}}
+    for uri in (URI, "mysql://root@db:3306/"):
+        found = parse_feed(uri, document, "feed.")
+        assert found.document == {"sink": {"kafka-config": {"compression": "lz4"}, "pulsar-config": {}}}
+        assert found.secrets == {}
+        assert any("sink.kafka-config.sasl-password is accepted" in one for one in found.warnings)
+        assert any("sink.pulsar-config.authentication-token is accepted" in one for one in found.warnings)
+
+
 def test_a_feed_writes_only_where_the_operator_allows_it() -> None:
     feed = feed_of(URI, {})
     feed.check_allowed(Allowed((), ["s3://bucket/feeds?endpoint=http://127.0.0.1:9000"]))

@@ -39,6 +39,10 @@ class SinkKeys:
     unneeded: tuple[str, ...]
     option_key: Callable[[str], str]
 
+    def is_unneeded(self, key: str) -> bool:
+        """Whether `unneeded` has the key."""
+        return any(key == one or (one.endswith(".") and key.startswith(one)) for one in self.unneeded)
+
 
 _KAFKA = "sink.kafka-config."
 _CODEC = "sink.kafka-config.codec-config."

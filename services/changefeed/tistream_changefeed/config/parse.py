@@ -28,6 +28,7 @@ _REGISTRY = "sink.schema-registry"
 _CLAIM_CHECK = "sink.kafka-config.large-message-handle.claim-check-storage-uri"
 _FORMS = {_REGISTRY: "http://HOST:PORT or https://HOST:PORT", _CLAIM_CHECK: "s3://BUCKET/PATH or file:///PATH"}
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+_SECRET_KEY = re.compile(r"password|passphrase|secret|token|private|credential|(^|-)auth|(^|-)key$")
 _SECRET_OPTION = re.compile(r"(?i)(secret|password|token|key)[^=&]*=(?!\$\{secret:)[^&]+")
 
 
@@ -97,8 +98,9 @@ class _Secrets:
 
 def _without_secrets(document: Mapping[str, Any], secrets: _Secrets) -> tuple[dict[str, Any], dict[str, Any]]:
     """Replace the secrets of a configuration by placeholders, and add them to `secrets`. Returns (the document with
-    the placeholders, its values by dotted key, such as `sink.protocol`). Raises InvalidRequest if a PEM option
-    names a file, or the options of an address have a secret."""
+    the placeholders, its values by dotted key, such as `sink.protocol`). Secrets that the sink does not need are left
+    out of the document. Raises InvalidRequest if a PEM option names a file, or the options of an address have a
+    secret."""
     values: dict[str, Any] = {}
 
     def cleaned(part: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -109,9 +111,11 @@ def _without_secrets(document: Mapping[str, Any], secrets: _Secrets) -> tuple[di
             if isinstance(value, Mapping):
                 out[name] = cleaned(value, f"{key}.")
                 continue
-            out[name] = _shown(key, value, secrets)
+            shown = _shown(key, value, secrets)
             if value is not None:
-                values[key] = out[name]
+                values[key] = shown
+            if not (secrets.keys.is_unneeded(key) and _SECRET_KEY.search(key.rpartition(".")[2])):
+                out[name] = shown
         return out
 
     return cleaned(document, ""), values
@@ -174,7 +178,7 @@ class _Fields:
                 raise refused(f"{key} = {str(value)[:40]!r} is not supported: {reason}")
             if key == "tistream.compatible":
                 self._set("compatible", True)
-        elif any(key == one or (one.endswith(".") and key.startswith(one)) for one in keys.unneeded):
+        elif keys.is_unneeded(key):
             self._warnings.append(f"{key} is accepted and changes nothing: a feed does not need it")
         else:
             raise refused(f"{key[:120]!r} is unknown{_nearest(key, keys)}")

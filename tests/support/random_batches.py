@@ -41,6 +41,9 @@ _SHAPES: list[tuple[int, int, dict[str, Any]]] = [
     (t.JSON, 128, {}),
     (t.VECTOR, 128, {}),
 ]
+# Of a float32, with the shortest digits and without exponents, as TiDB writes the numbers of vectors.
+_LARGEST = np.format_float_positional(np.float32(3.4028235e38), trim="-")
+_LEAST = np.format_float_positional(np.float32(1e-45), trim="-")
 _PIECES = ["a", "Zz", "é", "日本", "😀", '"', "\\", "\n", "\t", "\b", "\x00", "\x7f", "<&>", "\u2028", "\u2029",
            "\u00ad", "\u200b", "\U000e0001", "plain text of some length "]  # fmt: skip
 _BAD = [b"\xff", b"\xc3", b"\xe2\x80", b"\xed\xa0\x80", b"\xf0\x9f\x98", b"\xc0\x80", b"\xf5", b"\xe2\x80\xa8"]
@@ -122,7 +125,11 @@ def _value(rng: random.Random, one: Column) -> Any:  # noqa: PLR0911  # a kind e
         case Kind.VECTOR:
             return (
                 "["
-                + ",".join(rng.choices(["0", "1.5", "-100000000000000000000", "0.000000123"], k=rng.randrange(4)))
+                + ",".join(
+                    rng.choices(
+                        ["0", "1.5", "-100000000000000000000", "0.000000123", _LARGEST, _LEAST], k=rng.randrange(4)
+                    )
+                )
                 + "]"
             )
         case _:

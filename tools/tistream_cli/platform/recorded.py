@@ -66,8 +66,8 @@ def load_recorded(root: Path) -> Recorded:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """The objects in a file of JSON lines. Lines of bytes end at a line feed only: lines of text would end at U+2028
-    too, which values may have."""
+    """The objects in a file of JSON lines. They are cut as bytes: lines of text would end at U+2028 too, which values
+    may have."""
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 

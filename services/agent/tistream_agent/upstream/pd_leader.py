@@ -149,7 +149,10 @@ class PdLeader:
             self._expected, self._named_by = cluster, address
             known = [url for member in found.members for url in member.client_urls]
             others = {_place(one): one for one in reversed([*self._addresses, *known])}
-            here = dict.fromkeys(place for one in [*self._addresses, *known] if (place := _place(one)) not in failed)
+            # An address that PD does not name any more comes last: another cluster may have it by now.
+            named = {_place(one) for one in known}
+            places = sorted(map(_place, [*self._addresses, *known]), key=lambda place: place not in named)
+            here = dict.fromkeys(place for place in places if place not in failed)
             self._addresses = [others[place] for place in [*here, *failed]]
             self._connection = LeaderConnection(self._open(found.leader.client_urls[0]))
             return self._connection

@@ -178,7 +178,9 @@ def build_app(
             settings.hosts, secret_keys, view_of, clock, settings.budget, reader, file_urls=settings.file_urls
         ),
     )
-    driver = app.state.driver = Driver(meta, settings.node, instance, new_holder, metrics, HolderThreads(clock), quotas)
+    driver = app.state.driver = Driver(
+        meta, settings.node, instance, new_holder, metrics, HolderThreads(clock), quotas, clock, rng
+    )
     registry.register(ShardCollector(driver.reports, clock, cache))
     app.include_router(router)
     return app

@@ -134,9 +134,8 @@ class Workers:
             )
 
         threads = HolderThreads(clock)
-        driver = Driver(
-            meta, member.name, instance, new_holder, metrics, threads, TenantQuotas(lambda _: NO_LIMITS, clock)
-        )
+        quotas = TenantQuotas(lambda _: NO_LIMITS, clock)
+        driver = Driver(meta, member.name, instance, new_holder, metrics, threads, quotas, clock, self.rng)
         loops = [
             Loop("membership", membership.beat, interval_ms=1_000, new_id=platform.nonce),
             Loop("feeds", driver.beat, interval_ms=500, new_id=platform.nonce),

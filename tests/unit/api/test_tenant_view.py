@@ -20,7 +20,7 @@ from support.schema_records import database, drop, table, table_info
 from support.waiting import PATIENCE_S, eventually
 from tistream import concurrency
 from tistream.clock import ManualClock, SystemClock
-from tistream.errors import Gone, TiStreamError, TooManyRequests, Unavailable, UnknownName
+from tistream.errors import Gone, InvalidRequest, TiStreamError, TooManyRequests, Unavailable, UnknownName
 from tistream.filters.event_choice import EventChoice
 from tistream.follow.tenant_view import BARRIER_LINES_MS, BARRIERS_MAX, TenantView
 from tistream.format.served import decode
@@ -65,6 +65,14 @@ SNAPSHOT = 100
 CLOCK = ManualClock(1_000)
 
 
+class TickingClock(ManualClock):
+    """Each look at the monotonic time takes a second, so that waits end without real time."""
+
+    def monotonic_ms(self) -> int:
+        self.advance(1_000)
+        return super().monotonic_ms()
+
+
 class DeafStore(MemoryObjectStore):
     """Does not answer for keys that contain `deaf`."""
 
@@ -79,7 +87,7 @@ class DeafStore(MemoryObjectStore):
 class World:
     """Two tasks, each on a sorter of its own, and a registry."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock = CLOCK) -> None:
         self.objects = DeafStore()
         spans = (KeySpan(b"", b"m"), KeySpan(b"m", b""))
         self.tasks = [
@@ -98,13 +106,13 @@ class World:
             GroupCache(self.objects, 1 << 20),
             SorterClient(http),
             SchemaReplica(SchemaClient(http, lambda: "http://schema"), TENANT),
-            CLOCK,
+            clock,
             concurrency.new_event(),
             metrics.undecodable,
         )
-        limits = TenantLimits(CLOCK, lambda _: EnforcedLimits(), 8)
+        limits = TenantLimits(clock, lambda _: EnforcedLimits(), 8)
         self.pulls = Pulls(
-            CLOCK, Budget(), threading.Semaphore(1), limits, metrics, DecodeSlots(8, CLOCK), MemoryBudget(0, CLOCK)
+            clock, Budget(), threading.Semaphore(1), limits, metrics, DecodeSlots(8, clock), MemoryBudget(0, clock)
         )
 
     def _route(self, epoch: int) -> TenantRoute:
@@ -466,7 +474,7 @@ def test_a_name_is_unknown_only_once_the_schema_at_the_start_is_known() -> None:
         asked = PullParams(start_ts, None, None, 10, 0, False)
         return b"".join(world.pulls.answer(world.view, Scope(TENANT, "d", name), asked, lambda: True))
 
-    unsure = r"no table d\.\w+ at 500, and .* whether there is one at start_ts 600: retry"
+    unsure = r"known up to 500, and at start_ts 600 .* retry once .* no table d\.\w+ between 500 and 500"
     for name in ("new", "never"):
         with pytest.raises(Unavailable, match=unsure):
             pull(name, 600)
@@ -516,6 +524,89 @@ def test_a_diff_across_the_whole_life_of_a_table_has_no_differences() -> None:
     assert orjson.loads(diff("t")) == {"type": "end", "from": "150", "to": "400", "cursor": None}
     with pytest.raises(UnknownName, match=r"there is no table d\.u between 150 and 400"):
         diff("u")
+
+
+FILTERS_OF_NEWER_NAMES = [
+    ({"tables": "d.new"}, {"tables": "d.never"}),
+    ({"tables": "d.t", "columns": "id,c"}, {"tables": "d.t", "columns": "id,never"}),
+    ({"tables": "d.t", "where": "c = 1"}, {"tables": "d.t", "where": "never = 1"}),
+]
+
+
+def filtered(world: World, of: dict[str, str], start_ts: int, *, wait_ms: int = 0, still: Callable[[], bool]) -> bytes:
+    choice = EventChoice.parse(of.get("tables"), None, of.get("columns"), of.get("where"))
+    asked = PullParams(start_ts, None, None, 10, wait_ms, False, choice=choice)
+    return b"".join(world.pulls.answer(world.view, Scope(TENANT, "d"), asked, still))
+
+
+def world_before_a_ddl(clock: ManualClock = CLOCK) -> World:
+    world = World(clock)
+    world.records = [database(SNAPSHOT, 1, "d"), table(SNAPSHOT, 1, table_info(100, "t"))]
+    world.flush(500)
+    world.tell()
+    assert world.refreshed() == 500
+    return world
+
+
+def ddl_arrives(world: World, resolved_ts: int) -> None:
+    """A table `d.new` and a column `c` of `d.t` were created at 550."""
+    world.records += [table(550, 1, table_info(101, "new")), table(550, 1, table_info(100, "t", ["id", "c"]))]
+    world.flush(resolved_ts)
+    world.tell()
+    assert world.refreshed() == resolved_ts
+
+
+@pytest.mark.parametrize(("right", "wrong"), FILTERS_OF_NEWER_NAMES)
+def test_a_filter_is_wrong_only_once_the_schema_at_the_start_is_known(
+    right: dict[str, str], wrong: dict[str, str]
+) -> None:
+    """A table or a column is created, and a filter names it before its DDL has arrived here."""
+    world = world_before_a_ddl()
+    for of in (right, wrong):
+        with pytest.raises(Unavailable, match=r"known up to 500, and at start_ts 600 .* retry"):
+            filtered(world, of, 600, still=lambda: True)
+        with pytest.raises(InvalidRequest) as refused:
+            filtered(world, of, 500, still=lambda: True)
+        assert refused.value.http_status == 400
+    with pytest.raises(InvalidRequest, match=r"other\.new is not in database d"):
+        filtered(world, {"tables": "other.new"}, 600, still=lambda: True)
+    assert b'"resolved_ts":"600"' in filtered(world, {"tables": "d.t"}, 600, still=lambda: True)
+    ddl_arrives(world, 560)
+    assert b'"resolved_ts":"600"' in filtered(world, right, 600, still=lambda: True)
+    with pytest.raises(Unavailable, match="known up to 560"):
+        filtered(world, wrong, 600, still=lambda: True)
+    world.flush(700)
+    world.tell()
+    assert world.refreshed() == 700
+    assert b'"resolved_ts":"700"' in filtered(world, right, 600, still=lambda: True)
+    with pytest.raises(InvalidRequest) as refused:
+        filtered(world, wrong, 600, still=lambda: True)
+    assert refused.value.http_status == 400
+
+
+@pytest.mark.parametrize("resolved_ts", [560, 700], ids=["above the name", "above the start"])
+@pytest.mark.parametrize("of", [None, *(right for right, _ in FILTERS_OF_NEWER_NAMES)])
+def test_a_pull_that_waits_for_a_name_waits_no_longer_than_wait_ms(of: dict[str, str] | None, resolved_ts: int) -> None:
+    """It waits for the name, and then for an event: both together as long as the client expects."""
+    clock, wait_ms = TickingClock(1_000), 600_000
+    arrived: list[bool] = []
+    world = world_before_a_ddl(clock)
+    began_ms = clock.now_ms()
+
+    def still() -> bool:
+        if not arrived and clock.now_ms() - began_ms > wait_ms / 2:
+            arrived.append(True)
+            ddl_arrives(world, resolved_ts)
+        return True
+
+    if of is None:
+        asked = PullParams(600, None, None, 10, wait_ms, False)
+        found = b"".join(world.pulls.answer(world.view, Scope(TENANT, "d", "new"), asked, still))
+    else:
+        found = filtered(world, of, 600, wait_ms=wait_ms, still=still)
+    assert f'"resolved_ts":"{max(600, resolved_ts)}"'.encode() in found
+    assert arrived
+    assert clock.now_ms() - began_ms < 1.1 * wait_ms
 
 
 def test_one_pull_too_many_is_asked_to_come_back() -> None:

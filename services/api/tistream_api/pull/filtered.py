@@ -53,6 +53,7 @@ def check_choice(choice: EventChoice, source: TenantSource, scope: Scope, window
     with a ts, not with a cursor; only then names that no object has in the window are refused. Raises InvalidRequest,
     which names the parameter and the near name."""
     if begins and choice.tables is not None:
+        check_databases(choice, scope)
         for database, table in choice.tables.literals:
             _check_table(source, scope, window, database, table)
     key = scope, source.steady_key(window.low)
@@ -70,6 +71,16 @@ def check_choice(choice: EventChoice, source: TenantSource, scope: Scope, window
         )
 
 
+def check_databases(choice: EventChoice, scope: Scope) -> None:
+    """Check that the tables that a filter names are in the database of `scope`, if it has one. No schema can change the
+    result. Raises InvalidRequest, which names the parameter."""
+    if choice.tables is None or scope.database is None:
+        return
+    for database, table in choice.tables.literals:
+        if database != fold(scope.database):
+            raise _wrong_rule(database, table, f"is not in database {scope.database}, which this call reads")
+
+
 def _tables(choice: EventChoice, source: TenantSource, scope: Scope, ts: int) -> list[Table]:
     return _of_choice(choice, source.tables_at(ts, scope))
 
@@ -79,14 +90,15 @@ def _of_choice(choice: EventChoice, versions: Sequence[TableVersion]) -> list[Ta
 
 
 def _check_table(source: TenantSource, scope: Scope, window: Window, database: str, table: str) -> None:
-    if scope.database is not None and fold(scope.database) != database:
-        reason = f"is not in database {scope.database}, which this call reads"
-    elif source.name_exists(Scope(scope.tenant, database, table), window.low, window.high):
+    if source.name_exists(Scope(scope.tenant, database, table), window.low, window.high):
         return
-    else:
-        names = [f"{version.database}.{version.head.name}" for version in source.tables_at(window.high, scope)]
-        reason = f"does not exist from {window.low} to {window.high}{did_you_mean(f'{database}.{table}', names)}"
-    raise InvalidRequest(f"tables: {database}.{table} {reason}: correct the rule", {"parameter": "tables"})
+    names = [f"{version.database}.{version.head.name}" for version in source.tables_at(window.high, scope)]
+    near = did_you_mean(f"{database}.{table}", names)
+    raise _wrong_rule(database, table, f"does not exist from {window.low} to {window.high}{near}")
+
+
+def _wrong_rule(database: str, table: str, reason: str) -> InvalidRequest:
+    return InvalidRequest(f"tables: {database}.{table} {reason}: correct the rule", {"parameter": "tables"})
 
 
 @dataclass(frozen=True, slots=True)

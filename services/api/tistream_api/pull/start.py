@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tistream import trace
 from tistream.clock import Clock
@@ -30,10 +30,13 @@ from tistream_api.pull.admitted import Admission, Answer, ReadCaller
 from tistream_api.pull.answer import Pull, PullableProgress, ScanFrom
 from tistream_api.pull.decode_slots import DecodeSlots, SlotEncoder
 from tistream_api.pull.dropped_answers import DroppedAnswers
-from tistream_api.pull.filtered import check_choice, scope_of
+from tistream_api.pull.filtered import check_choice, check_databases, scope_of
 from tistream_api.pull.wanted import wanted
 from tistream_api.request.params import DDL, PullParams
 from tistream_api.tenant.near_names import nearest
+
+# Statuses of refusals for a name or a filter, which a later schema may lift
+MAY_COME = (InvalidRequest.http_status, UnknownName.http_status)
 
 
 def check_kind(view: TenantView, kind: TenantKind) -> None:
@@ -45,25 +48,21 @@ def check_kind(view: TenantView, kind: TenantKind) -> None:
     raise InvalidRequest(f"tenant {view.tenant} is a TiDB: its changes are at …/changes, not at …/raw/changes")
 
 
-def _known_name(
-    view: TenantView, scope: Scope, params: PullParams, may_read: MayRead | None, progress: PullableProgress
-) -> int:
-    """For a pull that starts above resolved_ts: the resolved_ts at which an object has its name, or which has reached
-    its start. Waits for that, up to `wait_ms`: a name that no object has yet may be that of a table that was just
-    created. Raises Unavailable if it is not known in that time."""
+def _check_asked(
+    view: TenantView, scope: Scope, params: PullParams, may_read: MayRead | None, resolved_ts: int
+) -> None:
+    """Check, by the schema up to `resolved_ts`, that the name of a pull with a start_ts and the names in its filter
+    exist. Raises UnknownName, and for the filter InvalidRequest."""
     assert params.start_ts is not None
-    resolved_ts = view.resolved_ts()
-    if view.source.name_exists(scope, resolved_ts, resolved_ts):
-        return resolved_ts
-    progress.wait_above(params.start_ts - 1, params.wait_ms)
-    resolved_ts = view.resolved_ts()
-    if resolved_ts < params.start_ts and not view.source.name_exists(scope, resolved_ts, resolved_ts):
-        near = nearest(view.source, scope, resolved_ts, may_read)
-        raise Unavailable(
-            f"there is no {scope.shown} at {resolved_ts}{near}, and it is not known yet whether there is one at "
-            f"start_ts {params.start_ts}: retry once resolved_ts has reached it"
+    low = min(params.start_ts, resolved_ts)
+    high = max(low, resolved_ts if params.end_ts is None else min(params.end_ts, resolved_ts))
+    if not view.source.name_exists(scope, low, high):
+        raise UnknownName(
+            f"there is no {scope.shown} between {low} and {high}"
+            f"{nearest(view.source, scope, high, may_read)}: ListDBs and ListTables have the names"
         )
-    return resolved_ts
+    if params.choice is not None:
+        check_choice(params.choice, view.source, scope, Window(low, high), begins=True)
 
 
 def _check_imports(view: TenantView, scope: Scope, params: PullParams, low: int) -> None:
@@ -126,7 +125,10 @@ class Pulls:
             has_slot()
             with trace.child("wait fresh"):
                 view.wait_fresh(read_caller.alive)
-            start = self._start(view, scope, params, may_read, admitted.watched)
+            until_ms = self.clock.monotonic_ms() + params.wait_ms
+            start = self._start(view, scope, params, may_read, admitted.watched, until_ms)
+            # The answer waits only for what is left of wait_ms: the read timeouts of clients rest on wait_ms.
+            params = replace(params, wait_ms=max(0, until_ms - self.clock.monotonic_ms()))
             one = one_stream(params, view.source, scope, view.resolved_ts)
             coded = compressed(new_encoder(params, one), params.coding)
         except BaseException:
@@ -148,7 +150,9 @@ class Pulls:
         params: PullParams,
         may_read: MayRead | None,
         progress: PullableProgress,
+        until_ms: int,
     ) -> Position:
+        """Check that a pull can be answered, and return its start. Waits up to `until_ms` (monotonic clock)."""
         if params.cursor is not None:
             start = cursors.decode(scope, params.cursor)
             if params.end_ts is not None and params.end_ts < start.commit_ts:
@@ -177,19 +181,47 @@ class Pulls:
             )
         if isinstance(scope, RawScope):
             return Position(params.start_ts)
-        if params.start_ts > resolved_ts:
-            resolved_ts = _known_name(view, scope, params, may_read, progress)
-        low = min(params.start_ts, resolved_ts)
-        high = resolved_ts if params.end_ts is None else min(params.end_ts, resolved_ts)
-        if not view.source.name_exists(scope, low, max(low, high)):
-            raise UnknownName(
-                f"there is no {scope.shown} between {low} and {max(low, high)}"
-                f"{nearest(view.source, scope, high, may_read)}: ListDBs and ListTables have the names"
-            )
-        if params.choice is not None:
-            check_choice(params.choice, view.source, scope, Window(low, max(low, high)), begins=True)
-        _check_imports(view, scope, params, low)
+        resolved_ts = self._checked(view, scope, params, may_read, progress, until_ms)
+        _check_imports(view, scope, params, min(params.start_ts, resolved_ts))
         return Position(params.start_ts)
+
+    def _checked(
+        self,
+        view: TenantView,
+        scope: Scope,
+        params: PullParams,
+        may_read: MayRead | None,
+        progress: PullableProgress,
+        until_ms: int,
+    ) -> int:
+        """Check the names that a pull with a start_ts asks for, and return the resolved_ts at which they exist.
+
+        If start_ts lies above resolved_ts, a missing table or column may be one that was just created: the pull waits
+        up to `until_ms` (monotonic clock) for resolved_ts to reach start_ts, and checks again. Raises Unavailable if
+        they are missing and resolved_ts has not reached start_ts by then, and otherwise the errors of _check_asked."""
+        assert params.start_ts is not None
+        resolved_ts = view.resolved_ts()
+        try:
+            _check_asked(view, scope, params, may_read, resolved_ts)
+        except InvalidRequest as error:
+            if params.start_ts <= resolved_ts or error.http_status not in MAY_COME:
+                raise
+        else:
+            return resolved_ts
+        if params.choice is not None:
+            check_databases(params.choice, scope)
+        progress.wait_above(params.start_ts - 1, until_ms - self.clock.monotonic_ms())
+        resolved_ts = view.resolved_ts()
+        try:
+            _check_asked(view, scope, params, may_read, resolved_ts)
+        except InvalidRequest as error:
+            if params.start_ts <= resolved_ts or error.http_status not in MAY_COME:
+                raise
+            raise Unavailable(
+                f"the schema is known up to {resolved_ts}, and at start_ts {params.start_ts} it may be another: retry "
+                f"once resolved_ts has reached start_ts. Until then, {error}"
+            ) from error
+        return resolved_ts
 
     def _now_ts(self) -> int:
         return from_physical_ms(self.clock.now_ms() + 1) - 1
